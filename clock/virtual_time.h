@@ -1,0 +1,63 @@
+// Simulated time as types: an instant (VirtualTime) and a span (VirtualSpan),
+// both int64 picoseconds (about 106 days either way). Mixing them up, or mixing
+// them with raw integers, does not compile.
+#ifndef PHANTORA_CLOCK_VIRTUAL_TIME_H_
+#define PHANTORA_CLOCK_VIRTUAL_TIME_H_
+
+#include <compare>
+#include <cstdint>
+#include <limits>
+
+namespace phantora {
+
+class VirtualSpan {
+ public:
+  constexpr VirtualSpan() = default;
+  static constexpr VirtualSpan Picoseconds(int64_t ps) { return VirtualSpan(ps); }
+  static constexpr VirtualSpan Nanoseconds(int64_t ns) { return VirtualSpan(ns * 1000); }
+  static constexpr VirtualSpan Microseconds(int64_t us) { return VirtualSpan(us * 1000000); }
+
+  constexpr int64_t picoseconds() const { return ps_; }
+  // Rounds towards zero.
+  constexpr int64_t nanoseconds() const { return ps_ / 1000; }
+
+  constexpr auto operator<=>(const VirtualSpan&) const = default;
+  constexpr VirtualSpan operator+(VirtualSpan other) const { return VirtualSpan(ps_ + other.ps_); }
+  constexpr VirtualSpan operator-(VirtualSpan other) const { return VirtualSpan(ps_ - other.ps_); }
+  constexpr VirtualSpan operator*(int64_t factor) const { return VirtualSpan(ps_ * factor); }
+
+ private:
+  explicit constexpr VirtualSpan(int64_t ps) : ps_(ps) {}
+  int64_t ps_ = 0;
+};
+
+class VirtualTime {
+ public:
+  constexpr VirtualTime() = default;
+  static constexpr VirtualTime FromNanoseconds(int64_t ns) { return VirtualTime(ns * 1000); }
+  static constexpr VirtualTime Infinity() {
+    return VirtualTime(std::numeric_limits<int64_t>::max());
+  }
+
+  constexpr int64_t picoseconds() const { return ps_; }
+  constexpr int64_t nanoseconds() const { return ps_ / 1000; }
+
+  constexpr auto operator<=>(const VirtualTime&) const = default;
+  constexpr VirtualTime operator+(VirtualSpan span) const {
+    return VirtualTime(ps_ + span.picoseconds());
+  }
+  constexpr VirtualTime operator-(VirtualSpan span) const {
+    return VirtualTime(ps_ - span.picoseconds());
+  }
+  constexpr VirtualSpan operator-(VirtualTime other) const {
+    return VirtualSpan::Picoseconds(ps_ - other.ps_);
+  }
+
+ private:
+  explicit constexpr VirtualTime(int64_t ps) : ps_(ps) {}
+  int64_t ps_ = 0;
+};
+
+}  // namespace phantora
+
+#endif  // PHANTORA_CLOCK_VIRTUAL_TIME_H_

@@ -1,0 +1,41 @@
+#!/usr/bin/env python3
+"""Runs the driver-API programs of test/tracees on one personality and driver.
+
+usage: conformance_test.py PHANTORA_RUN GPU DRIVER PROGRAM...
+"""
+
+import os
+import sys
+
+import program_runner
+
+# What each program needs beyond one GPU, and what the personality must report.
+GPUS = {"peer": 2, "multi_gpu": 16, "visible_devices": 4, "multi_process": 8}
+ARGUMENTS = {
+    "multi_gpu": ["--gpus", "16"],
+    "multi_process": ["--processes", "8"],
+}
+EXPECTED = {
+    "a100-sxm4-80gb": "sm=108,cc=8.0,mem_gib_min=79,name=NVIDIA A100-SXM4-80GB",
+    "h100-sxm5-80gb": "sm=132,cc=9.0,mem_gib_min=79,name=NVIDIA H100 80GB HBM3",
+    "h200-sxm5-141gb": "sm=132,cc=9.0,mem_gib_min=139,name=NVIDIA H200",
+}
+# Longer than the programs' own watchdog.
+TIMEOUT_SECONDS = 150
+
+
+def main():
+    phantora_run, gpu, driver = sys.argv[1:4]
+    passed = []
+    for program in sys.argv[4:]:
+        name = os.path.basename(program)
+        command = [program, *ARGUMENTS.get(name, [])]
+        if name == "init_attributes":
+            command += ["--expect", EXPECTED[gpu]]
+        passed.append(program_runner.run(phantora_run, gpu, driver, GPUS.get(name, 1), name,
+                                         command, "PASS " + name, TIMEOUT_SECONDS))
+    program_runner.finish(passed)
+
+
+if __name__ == "__main__":
+    main()

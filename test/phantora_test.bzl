@@ -1,0 +1,52 @@
+"""Tests that run real programs under phantora-run.
+
+They need what tools/setup.sh puts into the cache, outside Bazel's knowledge, so
+that no result is ever cached, and they run one at a time: several wait for GPU
+work with the processors' help. A Python file with a shebang serves as the test;
+Bazel's own Python rules would need a Python toolchain.
+"""
+
+def phantora_test(name, src, args = [], data = [], size = "medium", tags = [], **kwargs):
+    """`src` gets the path of phantora-run, then `args`."""
+    native.sh_test(
+        name = name,
+        size = size,
+        srcs = [src],
+        args = ["$(location //tools:phantora-run)"] + args,
+        data = ["//tools:phantora-run"] + data,
+        tags = [
+            "exclusive",
+            "external",
+            "no-sandbox",
+        ] + tags,
+        **kwargs
+    )
+
+def conformance_test(gpu, driver):
+    """All of test/tracees on one personality and driver version."""
+    phantora_test(
+        name = "conformance_%s_%s_test" % (gpu.split("-")[0], driver.split(".")[0]),
+        src = "conformance_test.py",
+        args = [
+            gpu,
+            driver,
+            "$(locations //test/tracees:all_tracees)",
+        ],
+        data = [
+            "program_runner.py",
+            "//test/tracees:all_tracees",
+        ],
+    )
+
+def programs_test(gpu, driver, programs):
+    """Programs of test/programs on one personality and driver version."""
+    files = ["programs/%s.py" % program for program in programs]
+    phantora_test(
+        name = "programs_%s_%s_test" % (gpu.split("-")[0], driver.split(".")[0]),
+        src = "programs_test.py",
+        args = [
+            gpu,
+            driver,
+        ] + ["$(location %s)" % file for file in files],
+        data = ["program_runner.py"] + files,
+    )

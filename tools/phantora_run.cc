@@ -1,0 +1,76 @@
+// phantora-run: runs a command as if the machine had NVIDIA GPUs.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "profiles/gpu_profile.h"
+#include "tools/doctor.h"
+#include "tools/session.h"
+#include "trap/rm/machine.h"
+
+namespace {
+
+constexpr char kVersion[] = "0.1.0";
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  phantora::SessionOptions options;
+  CLI::App app(
+      "phantora-run [OPTIONS] -- COMMAND [ARGUMENTS...]\n"
+      "phantora-run doctor\n\n"
+      "Runs COMMAND, unmodified, as if this machine had NVIDIA GPUs. 'doctor' checks whether\n"
+      "this machine can.",
+      "phantora-run");
+  app.set_version_flag("--version", absl::StrCat("phantora-run ", kVersion));
+  app.add_option("--gpu", options.gpu,
+                 absl::StrCat("GPU personality: ", absl::StrJoin(phantora::GpuProfileNames(), ", "),
+                              ", or a .json file"))
+      ->capture_default_str();
+  app.add_option("--gpus", options.gpus, "how many GPUs the machine has")
+      ->check(CLI::Range(1, phantora::kMostGpus))
+      ->capture_default_str();
+  app.add_option("--driver", options.driver,
+                 "driver libraries: auto, a version, or the directory of libcuda.so.1")
+      ->capture_default_str();
+  app.add_flag("--force-driver-abi", options.force_driver_abi,
+               "use the nearest known interface for an untested driver version");
+  app.add_option("--log-calls", options.log_calls, "write every driver call to this file");
+  app.add_option("--nice", options.nice, "nice value of processes that use a GPU")
+      ->check(CLI::Range(0, 19))
+      ->capture_default_str();
+  app.add_option("--kernel-time", options.kernel_microseconds,
+                 "real microseconds that every kernel takes")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_flag("-v,--verbose", options.verbose, "say more");
+  // From the first word that is no option on, everything is the command's.
+  app.prefix_command();
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    // 125: phantora-run itself failed; the command was not run.
+    return app.exit(error) == 0 ? 0 : 125;
+  }
+  options.command = app.remaining();
+  const bool separated = !options.command.empty() && options.command[0] == "--";
+  if (separated) {
+    options.command.erase(options.command.begin());
+  }
+  if (!options.command.empty() && options.command[0].size() > 1 && options.command[0][0] == '-' &&
+      !separated) {
+    std::fprintf(stderr, "phantora-run: unknown option %s; see --help\n",
+                 options.command[0].c_str());
+    return 125;
+  }
+  if (options.command.empty()) {
+    std::fputs(app.help().c_str(), stderr);
+    return 125;
+  }
+  if (options.command.size() == 1 && options.command[0] == "doctor") {
+    return phantora::RunDoctor();
+  }
+  return phantora::RunSession(options);
+}

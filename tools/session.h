@@ -1,0 +1,29 @@
+// One run of a command on an emulated machine.
+#ifndef PHANTORA_TOOLS_SESSION_H_
+#define PHANTORA_TOOLS_SESSION_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace phantora {
+
+struct SessionOptions {
+  std::string gpu = "h100-sxm5-80gb";
+  int gpus = 1;
+  std::string driver = "auto";
+  bool force_driver_abi = false;
+  std::string log_calls;  // a file; empty for none
+  bool verbose = false;
+  int nice = 19;
+  int64_t kernel_microseconds = 0;  // real time that every kernel takes
+  std::vector<std::string> command;
+};
+
+// Runs the command to its end. Returns its exit status (128 + n if signal n ended
+// it), or 125 with a message if the machine could not be set up.
+int RunSession(const SessionOptions& options);
+
+}  // namespace phantora
+
+#endif  // PHANTORA_TOOLS_SESSION_H_

@@ -1,0 +1,116 @@
+// A channel: one in-order stream of GPU work.
+#ifndef PHANTORA_TRAP_GPU_CHANNEL_H_
+#define PHANTORA_TRAP_GPU_CHANNEL_H_
+
+#include <sys/types.h>
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "trap/gpu/engine_object.h"
+#include "trap/gpu/gpu_context.h"
+#include "trap/gpu/gpu_services.h"
+#include "uvm_model/memory_object.h"
+
+namespace phantora {
+
+class Channel {
+ public:
+  struct Config {
+    int gpu = 0;
+    uint32_t id = 0;  // unique in the machine; also the work submit token
+    pid_t process = 0;
+    std::shared_ptr<GpuContext> context;
+    uint64_t gpfifo = 0;  // GPU virtual address
+    uint32_t gpfifo_entries = 0;
+    std::shared_ptr<MemoryObject> userd;
+    uint64_t userd_offset = 0;
+    std::shared_ptr<MemoryObject> error_notifier;  // may be null
+    uint32_t engine = 0;                           // NV2080_ENGINE_TYPE_*
+    // Channels that are reset together when one of them fails.
+    uint64_t group = 0;
+  };
+
+  enum class State {
+    kIdle,     // nothing submitted that is not done
+    kActive,   // has work and could go on
+    kWaiting,  // has work, but waits for a semaphore or for time to pass
+    kDead,     // failed; submits nothing any more
+  };
+
+  explicit Channel(Config config);
+
+  // Executes submitted work within a budget (see kStepBudget), of which it takes what
+  // it used. Sets `worked` if it executed anything.
+  State Step(GpuServices& services, bool& worked, int64_t& budget);
+  State Step(GpuServices& services, bool& worked) {
+    int64_t budget = kStepBudget;
+    return Step(services, worked, budget);
+  }
+
+  // NVA06F/NVA06C GPFIFO_SCHEDULE: before it, submitted work stays put.
+  void Enable() { enabled_ = true; }
+  bool enabled() const { return enabled_; }
+
+  // Marks the channel failed: fills its error notifier with `code`
+  // (ROBUST_CHANNEL_*), as the driver's robust-channel recovery does.
+  void Fail(uint32_t code, GpuServices& services);
+
+  // Stores the work submit token where libcuda reads it (the notification that
+  // `index` selects in the error notifier's memory).
+  void PublishToken(uint32_t index);
+
+  const Config& config() const { return config_; }
+  // The ROBUST_CHANNEL_* code that the channel died of; 0 while it lives.
+  uint32_t failure() const { return failure_; }
+
+ private:
+  // USERD words, shared with the tracee.
+  bool ReadUserd(uint64_t offset, uint32_t* value) const;
+  void WriteNotification(uint32_t index, uint32_t info32, uint16_t status, uint64_t time_ns);
+
+  State Run(ExecutionContext& context, bool& worked);
+  // Fetches the next pushbuffer segment. kDone: there is one; kBlocked: none.
+  Progress Fetch(ExecutionContext& context);
+  // Reads the next part of the segment under way.
+  Progress Refill(ExecutionContext& context);
+  Progress RunSegment(ExecutionContext& context);
+  Progress Method(ExecutionContext& context, uint32_t subchannel, uint32_t method, uint32_t data);
+  Progress HostMethod(ExecutionContext& context, uint32_t subchannel, uint32_t method,
+                      uint32_t data);
+  Progress SemExecute(ExecutionContext& context, uint32_t data);
+  Progress SemaphoreD(ExecutionContext& context, uint32_t data);
+  void SetObject(ExecutionContext& context, uint32_t subchannel, uint32_t data);
+
+  const Config config_;
+  bool enabled_ = false;
+  bool dead_ = false;
+  uint32_t failure_ = 0;
+  bool waiting_logged_ = false;
+
+  uint32_t gp_get_ = 0;
+  std::vector<uint32_t> segment_;  // a part of it, read once
+  bool in_segment_ = false;
+  size_t position_ = 0;  // in segment_: the next header or data word
+  uint64_t unread_ = 0;  // address of the segment's words behind segment_
+  uint64_t unread_words_ = 0;
+
+  // The method header under way.
+  uint32_t left_ = 0;  // data words
+  uint32_t subchannel_ = 0;
+  uint32_t method_ = 0;
+  enum class Increment { kAlways, kNever, kOnce } increment_ = Increment::kAlways;
+
+  std::array<uint32_t, 0x100 / 4> host_{};
+  struct Bound {
+    uint32_t class_id = 0;
+    std::unique_ptr<EngineObject> object;
+  };
+  std::array<Bound, 8> subchannels_;
+};
+
+}  // namespace phantora
+
+#endif  // PHANTORA_TRAP_GPU_CHANNEL_H_

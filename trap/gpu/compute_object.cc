@@ -1,0 +1,372 @@
+#include "trap/gpu/compute_object.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "trap/gpu/internal_kernels.h"
+
+namespace phantora {
+namespace {
+
+namespace m = abi::compute;
+
+constexpr uint32_t kEngineGraphics = 1;  // NV2080_ENGINE_TYPE_GR0
+// A cycle of QMDs that schedule each other runs for ever on hardware too; here
+// at least the queue must not grow for ever.
+constexpr size_t kMostReady = 1 << 17;
+constexpr size_t kMostKnownQmds = 1 << 20;
+
+constexpr uint32_t kInlineCompletionRelease = 2;  // LAUNCH_DMA_COMPLETION_TYPE
+
+}  // namespace
+
+Progress ComputeObject::Method(ExecutionContext& context, uint32_t method, uint32_t data) {
+  if (method >= m::kMethodsEnd) {
+    context.services.unknowns->Count("compute method", method, "beyond the class's methods");
+    return Progress::kDone;
+  }
+  if (resuming_) {
+    const Progress progress = Drain(context);
+    resuming_ = progress == Progress::kBlocked || progress == Progress::kYield;
+    return progress;
+  }
+  reg(method) = data;
+  Progress progress = Progress::kDone;
+  switch (method) {
+    case m::kLaunchDma:
+      StartInline(data);
+      return Progress::kDone;
+    case m::kLoadInlineData:
+      return InlineData(context, absl::MakeConstSpan(reinterpret_cast<uint8_t*>(&data), 4));
+    case m::kSetReportSemaphoreD:
+      return ReportSemaphoreD(context, data);
+    case m::kReportSemaphoreExecute:
+      return ReportSemaphoreExecute(context, data);
+    case m::kSendSignalingPcasB:
+      // INVALIDATE bit 0, SCHEDULE bit 1
+      if ((data & 2) != 0) {
+        progress = ScheduleQmd(context, uint64_t{reg(m::kSendPcasA)} << 8, true);
+      }
+      break;
+    case m::kSendSignalingPcas2B:
+      progress = Pcas2(context, uint64_t{reg(m::kSendPcasA)} << 8, data & 15);
+      break;
+    default:
+      if (method >= m::kLoadInlineQmdData && method < m::kLoadInlineQmdData + kQmdBytes) {
+        progress = LoadInlineQmd(context, method, data);
+      }
+      break;
+  }
+  if (progress == Progress::kDone && !ready_.empty()) progress = Drain(context);
+  resuming_ = progress == Progress::kBlocked || progress == Progress::kYield;
+  return progress;
+}
+
+size_t ComputeObject::Bulk(ExecutionContext& context, uint32_t method,
+                           absl::Span<const uint32_t> words) {
+  if (method != m::kLoadInlineData || resuming_) return 0;
+  const uint64_t left_words = (inline_total_ - inline_done_ + 3) / 4;
+  // The last word completes the transfer and may fault: it goes through Method.
+  if (left_words < 2) return 0;
+  const size_t count = std::min<uint64_t>(words.size(), left_words - 1);
+  const auto bytes = absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(words.data()), count * 4);
+  // On a fault nothing is consumed, and the next single word reports it.
+  return InlineData(context, bytes) == Progress::kDone ? count : 0;
+}
+
+void ComputeObject::StartInline(uint32_t flags) {
+  inline_flags_ = flags;
+  inline_done_ = 0;
+  // The registers may be written again while the data arrives.
+  inline_line_ = reg(m::kLineLengthIn);
+  inline_total_ = inline_line_ * reg(m::kLineCount);
+}
+
+Progress ComputeObject::InlineData(ExecutionContext& context, absl::Span<const uint8_t> bytes) {
+  const uint64_t base = Address(m::kOffsetOutUpper, m::kOffsetOut) & 0x1ffffffffffffff;
+  if (inline_done_ >= inline_total_) return Progress::kDone;
+  uint64_t left = std::min<uint64_t>(bytes.size(), inline_total_ - inline_done_);
+  const uint8_t* from = bytes.data();
+  while (left > 0) {
+    // Lines follow each other in the data without padding.
+    const uint64_t line = inline_done_ / inline_line_, column = inline_done_ % inline_line_;
+    const uint64_t piece = std::min(left, inline_line_ - column);
+    --context.budget;
+    const auto fault =
+        context.memory().Write(base + line * reg(m::kPitchOut) + column, from, piece);
+    if (fault) return context.Check(fault, "inline data");
+    from += piece, left -= piece, inline_done_ += piece;
+  }
+  return inline_done_ == inline_total_ ? FinishInline(context) : Progress::kDone;
+}
+
+Progress ComputeObject::FinishInline(ExecutionContext& context) {
+  inline_total_ = inline_done_ = 0;
+  if ((inline_flags_ >> 4 & 3) != kInlineCompletionRelease) return Progress::kDone;
+  const SemaphoreWrite write = {
+      .address = Address(m::kI2mSemaphoreA, m::kI2mSemaphoreB) & 0x1ffffffffffffff,
+      .payload = reg(m::kI2mSemaphoreC),
+      .payload_64bit = false,
+      .with_timestamp = (inline_flags_ >> 12 & 1) == 0};
+  if ((inline_flags_ >> 1 & 1) != 0) {
+    return ReduceSemaphore(context, write, FromComputeReduction(inline_flags_ >> 13 & 7),
+                           (inline_flags_ >> 2 & 3) == 1);
+  }
+  return ReleaseSemaphore(context, write);
+}
+
+Progress ComputeObject::LoadInlineQmd(ExecutionContext& context, uint32_t method, uint32_t data) {
+  const uint64_t address =
+      (uint64_t{reg(m::kInlineQmdAddressA) & 0x1ffff} << 32 | reg(m::kInlineQmdAddressB)) << 8;
+  const uint32_t index = (method - m::kLoadInlineQmdData) / 4;
+  const auto fault = context.memory().Write(address + index * 4, &data, 4);
+  if (fault) return context.Check(fault, "inline QMD");
+  const uint32_t last = (class_id_ >= 0xcb00 ? kQmdBytes : kQmdBytesBeforeHopper) / 4 - 1;
+  return index == last ? ScheduleQmd(context, address, true) : Progress::kDone;
+}
+
+Progress ComputeObject::Pcas2(ExecutionContext& context, uint64_t address, uint32_t action) {
+  switch (action) {
+    case m::kSchedule:
+    case m::kPrefetchSchedule:
+      return ScheduleQmd(context, address, false);
+    case m::kInvalidateCopySchedule:
+    case m::kInvalidatePrefetchCopySchedule:
+    case m::kInvalidatePrefetchCopyForceRequireScheduling:
+      return ScheduleQmd(context, address, true);
+    case m::kDecrementDependence:
+      return DecrementDependence(context, address);
+    case m::kNop:
+    case m::kInvalidate:
+    case m::kPrefetch:
+      return Progress::kDone;
+    default:
+      context.services.unknowns->Count("PCAS action", action, "launch request ignored");
+      return Progress::kDone;
+  }
+}
+
+std::optional<Qmd> ComputeObject::FetchQmd(ExecutionContext& context, uint64_t address,
+                                           Progress& failure) {
+  uint8_t bytes[kQmdBytes];
+  const uint64_t size = class_id_ >= 0xcb00 ? kQmdBytes : kQmdBytesBeforeHopper;
+  if (auto fault = context.memory().Read(address, bytes, size)) {
+    failure = context.Check(fault, "QMD");
+    return std::nullopt;
+  }
+  auto qmd = DecodeQmd(absl::MakeConstSpan(bytes, size));
+  if (!qmd) {
+    const uint32_t version = bytes[72];
+    context.services.unknowns->Count("QMD version", version, "launch refused");
+    failure = context.Fail(kGrClassError, address, "QMD of an unknown version");
+  }
+  return qmd;
+}
+
+Progress ComputeObject::ScheduleQmd(ExecutionContext& context, uint64_t address, bool handed_over) {
+  Progress failure = Progress::kDone;
+  auto qmd = FetchQmd(context, address, failure);
+  if (!qmd) return failure;
+  auto& scheduler = context.gpu_context.qmds;
+  if (scheduler.size() >= kMostKnownQmds) {
+    return context.Fail(kGrClassError, address, "too many launches pending");
+  }
+  const bool ready = handed_over
+                         ? scheduler.Load(address, qmd->requires_pcas, qmd->dependence_counter)
+                         : scheduler.Schedule(address, qmd->requires_pcas, qmd->dependence_counter);
+  if (context.services.log->enabled()) {
+    context.services.log->Line(
+        context.process,
+        absl::StrFormat("gpu%d ch%d schedule qmd %x%s: requires PCAS %d, dependences %d: %s",
+                        context.gpu, context.channel, address, handed_over ? " (handed over)" : "",
+                        qmd->requires_pcas, qmd->dependence_counter, ready ? "runs" : "waits"));
+  }
+  if (ready) {
+    if (ready_.size() >= kMostReady) {
+      return context.Fail(kGrClassError, address, "too many launches pending");
+    }
+    ready_.push_back(address);
+  }
+  return Progress::kDone;
+}
+
+Progress ComputeObject::DecrementDependence(ExecutionContext& context, uint64_t address) {
+  auto& scheduler = context.gpu_context.qmds;
+  if (scheduler.size() >= kMostKnownQmds || ready_.size() >= kMostReady) {
+    return context.Fail(kGrClassError, address, "too many launches pending");
+  }
+  bool ready;
+  if (scheduler.Knows(address)) {
+    ready = scheduler.DecrementDependence(address);
+  } else {
+    Progress failure = Progress::kDone;
+    auto qmd = FetchQmd(context, address, failure);
+    if (!qmd) return failure;
+    ready = scheduler.DecrementUnknown(address, qmd->requires_pcas, qmd->dependence_counter);
+  }
+  if (ready) ready_.push_back(address);
+  return Progress::kDone;
+}
+
+Progress ComputeObject::Drain(ExecutionContext& context) {
+  while (running_ || !ready_.empty()) {
+    if (!running_) {
+      if (context.budget <= 0) return Progress::kYield;
+      context.budget -= kLaunchCost;
+      const uint64_t address = ready_.front();
+      ready_.pop_front();
+      if (Progress progress = RunQmd(context, address); progress != Progress::kDone) {
+        return progress;
+      }
+    }
+    if (Progress progress = transfers_.Run(context); progress != Progress::kDone) {
+      return progress;
+    }
+    if (context.services.time->Now() < busy_until_) return Progress::kBlocked;
+    const Qmd qmd = *std::exchange(running_, std::nullopt);
+    if (Progress progress = CompleteQmd(context, qmd); progress != Progress::kDone) {
+      return progress;
+    }
+  }
+  return Progress::kDone;
+}
+
+Progress ComputeObject::RunQmd(ExecutionContext& context, uint64_t address) {
+  Progress failure = Progress::kDone;
+  running_ = FetchQmd(context, address, failure);
+  if (!running_) return failure;
+  busy_until_ = VirtualTime();
+  const Qmd& qmd = *running_;
+  if (qmd.type != Qmd::Type::kGrid) return Progress::kDone;
+
+  GpuServices& services = context.services;
+  const InternalKernels::Kernel* internal =
+      services.internal_kernels->Identify(context.memory(), qmd.program);
+  ++services.counters.kernels;
+  if (internal != nullptr) {
+    ++services.counters.internal_kernels;
+    uint8_t parameters[kInternalParameterBytes] = {};
+    const auto& bank = qmd.constants[0];
+    const uint64_t offset = qmd.parameter_offset();
+    if (bank.valid && bank.bytes > offset) {
+      const uint64_t size =
+          std::min<uint64_t>({sizeof parameters, internal->parameter_bytes, bank.bytes - offset});
+      if (auto fault = context.memory().Read(bank.address + offset, parameters, size)) {
+        return context.Check(fault, "kernel parameters");
+      }
+    }
+    if (IsGraphFork(internal->name)) {
+      const Progress progress = RunGraphFork(
+          context, parameters, services.internal_kernels->graph_node_bytes(), fork_actions_);
+      if (progress != Progress::kDone) return progress;
+    } else {
+      InternalKernels::Effect(internal->name, qmd, parameters, transfers_);
+    }
+  }
+  const VirtualSpan duration = services.pricer->Kernel(qmd);
+  if (duration > VirtualSpan()) busy_until_ = services.time->Now() + duration;
+  if (services.log->enabled()) {
+    services.log->Line(
+        context.process,
+        absl::StrFormat("gpu%d ch%d launch %s grid %d,%d,%d block %d,%d,%d regs %d shared %d "
+                        "program %x qmd %x",
+                        context.gpu, context.channel,
+                        internal != nullptr ? absl::StrCat("libcuda's ", internal->name) : "kernel",
+                        qmd.grid.x, qmd.grid.y, qmd.grid.z, qmd.block.x, qmd.block.y, qmd.block.z,
+                        qmd.registers, qmd.shared_bytes, qmd.program, address));
+  }
+  return Progress::kDone;
+}
+
+Progress ComputeObject::CompleteQmd(ExecutionContext& context, const Qmd& qmd) {
+  for (const Qmd::Release& release : qmd.releases) {
+    if (!release.enabled) continue;
+    const SemaphoreWrite write = {.address = release.address,
+                                  .payload = release.payload,
+                                  .payload_64bit = release.payload_64bit,
+                                  .with_timestamp = release.with_timestamp};
+    const Progress progress =
+        release.reduce ? ReduceSemaphore(context, write, FromComputeReduction(release.reduction),
+                                         release.reduction_signed)
+                       : ReleaseSemaphore(context, write);
+    if (progress != Progress::kDone) return progress;
+    if (release.interrupt) Interrupt(context);
+  }
+  for (const Qmd::Dependent& dependent : qmd.dependents) {
+    if (!dependent.enabled) continue;
+    Progress progress = Progress::kDone;
+    switch (dependent.action) {
+      case Qmd::kSchedule:
+      case Qmd::kInvalidateCopySchedule:
+        progress = ScheduleQmd(context, dependent.address, false);
+        break;
+      case Qmd::kDecrementDependence:
+        progress = DecrementDependence(context, dependent.address);
+        break;
+      default:
+        context.services.unknowns->Count("dependent QMD action", dependent.action,
+                                         "successor not scheduled");
+        break;
+    }
+    if (progress != Progress::kDone) return progress;
+  }
+  for (const ForkAction& fork : std::exchange(fork_actions_, {})) {
+    context.budget -= kLaunchCost / 2;
+    const Progress progress = Pcas2(context, fork.qmd, fork.action);
+    if (progress != Progress::kDone) return progress;
+  }
+  return Progress::kDone;
+}
+
+Progress ComputeObject::ReportSemaphoreD(ExecutionContext& context, uint32_t data) {
+  const uint32_t operation = data & 3;  // OPERATION: 0 release, 3 trap
+  if (operation == 3) {
+    Interrupt(context);
+    return Progress::kDone;
+  }
+  if (operation != 0) {
+    context.services.unknowns->Count("report semaphore operation", operation, "ignored");
+    return Progress::kDone;
+  }
+  const SemaphoreWrite write = {
+      .address = Address(m::kSetReportSemaphoreA, m::kSetReportSemaphoreB) & 0x1ffffffffffffff,
+      .payload = reg(m::kSetReportSemaphoreC),
+      .payload_64bit = false,
+      .with_timestamp = (data >> 28 & 1) == 0};
+  const Progress progress =
+      (data >> 3 & 1) != 0 ? ReduceSemaphore(context, write, FromComputeReduction(data >> 9 & 7),
+                                             (data >> 17 & 3) == 1)
+                           : ReleaseSemaphore(context, write);
+  if (progress == Progress::kDone && (data >> 20 & 1) != 0) Interrupt(context);  // AWAKEN_ENABLE
+  return progress;
+}
+
+Progress ComputeObject::ReportSemaphoreExecute(ExecutionContext& context, uint32_t data) {
+  if (class_id_ < 0xcb00) return Progress::kDone;  // a Hopper method
+  const uint32_t operation = data & 3;
+  if (operation == 3) {
+    Interrupt(context);
+    return Progress::kDone;
+  }
+  const bool wide = (data >> 12 & 1) != 0;
+  const SemaphoreWrite write = {
+      .address = Address(m::kReportAddressUpper, m::kReportAddressLower) & 0x1ffffffffffffff,
+      .payload =
+          reg(m::kReportPayloadLower) | (wide ? uint64_t{reg(m::kReportPayloadUpper)} << 32 : 0),
+      .payload_64bit = wide,
+      .with_timestamp = (data >> 3 & 3) == 0};
+  const Progress progress =
+      (data >> 6 & 1) != 0 ? ReduceSemaphore(context, write, FromComputeReduction(data >> 7 & 7),
+                                             (data >> 10 & 3) == 1)
+                           : ReleaseSemaphore(context, write);
+  if (progress == Progress::kDone && ((data >> 2 & 1) != 0 || (data >> 13 & 3) != 0)) {
+    Interrupt(context);
+  }
+  return progress;
+}
+
+void ComputeObject::Interrupt(ExecutionContext& context) { context.Interrupt(kEngineGraphics); }
+
+}  // namespace phantora

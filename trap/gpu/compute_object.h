@@ -1,0 +1,73 @@
+// The compute class (AMPERE_COMPUTE_A, HOPPER_COMPUTE_A): launches, inline data
+// and report semaphores.
+#ifndef PHANTORA_TRAP_GPU_COMPUTE_OBJECT_H_
+#define PHANTORA_TRAP_GPU_COMPUTE_OBJECT_H_
+
+#include <array>
+#include <deque>
+#include <vector>
+
+#include "trap/abi/methods.h"
+#include "trap/gpu/engine_object.h"
+#include "trap/gpu/gpu_semaphore.h"
+#include "trap/gpu/graph_fork.h"
+#include "trap/gpu/qmd.h"
+#include "trap/gpu/transfer.h"
+
+namespace phantora {
+
+class ComputeObject : public EngineObject {
+ public:
+  explicit ComputeObject(uint32_t class_id) : class_id_(class_id) {}
+
+  Progress Method(ExecutionContext& context, uint32_t method, uint32_t data) override;
+  size_t Bulk(ExecutionContext& context, uint32_t method,
+              absl::Span<const uint32_t> words) override;
+
+ private:
+  uint32_t& reg(uint32_t method) { return registers_[method / 4]; }
+  uint64_t Address(uint32_t upper, uint32_t lower) {
+    return uint64_t{reg(upper)} << 32 | reg(lower);
+  }
+
+  // Inline-to-memory.
+  void StartInline(uint32_t flags);
+  Progress InlineData(ExecutionContext& context, absl::Span<const uint8_t> bytes);
+  Progress FinishInline(ExecutionContext& context);
+
+  // Launches.
+  Progress LoadInlineQmd(ExecutionContext& context, uint32_t method, uint32_t data);
+  Progress Pcas2(ExecutionContext& context, uint64_t address, uint32_t action);
+  Progress ScheduleQmd(ExecutionContext& context, uint64_t address, bool handed_over);
+  Progress DecrementDependence(ExecutionContext& context, uint64_t address);
+  // Runs what is ready, within a budget.
+  Progress Drain(ExecutionContext& context);
+  Progress RunQmd(ExecutionContext& context, uint64_t address);
+  Progress CompleteQmd(ExecutionContext& context, const Qmd& qmd);
+  std::optional<Qmd> FetchQmd(ExecutionContext& context, uint64_t address, Progress& failure);
+
+  Progress ReportSemaphoreD(ExecutionContext& context, uint32_t data);
+  Progress ReportSemaphoreExecute(ExecutionContext& context, uint32_t data);
+  void Interrupt(ExecutionContext& context);
+
+  const uint32_t class_id_;
+  std::array<uint32_t, abi::compute::kMethodsEnd / 4> registers_{};
+
+  uint64_t inline_line_ = 0;   // bytes of each line
+  uint64_t inline_total_ = 0;  // bytes of the transfer under way; 0 for none
+  uint64_t inline_done_ = 0;
+  uint32_t inline_flags_ = 0;
+
+  // The method at hand was started and returned kBlocked or kYield.
+  bool resuming_ = false;
+  std::deque<uint64_t> ready_;  // addresses of QMDs to run
+  std::optional<Qmd> running_;  // started: its transfers or its time are not over
+  VirtualTime busy_until_;
+  TransferQueue transfers_;
+  // Due when running_ completes.
+  std::vector<ForkAction> fork_actions_;
+};
+
+}  // namespace phantora
+
+#endif  // PHANTORA_TRAP_GPU_COMPUTE_OBJECT_H_

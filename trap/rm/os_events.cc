@@ -1,0 +1,114 @@
+#include "trap/rm/os_events.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "trap/abi/escapes.h"
+#include "trap/abi/rm_classes.h"
+
+namespace phantora {
+namespace {
+
+// Long enough for a waiter that shares its core with others to be scheduled.
+constexpr VirtualSpan kPulse = VirtualSpan::Microseconds(2000);
+constexpr uint32_t kIndexMask = 0xffff;
+// libcuda makes about a dozen per context.
+constexpr size_t kMostPerProcess = 4096;
+
+// NV2080_ENGINE_TYPE_* -> NV2080_NOTIFIERS_* (cl2080_notification.h).
+uint32_t NotifierOf(uint32_t engine) {
+  if (engine >= abi::NV2080_ENGINE_TYPE_COPY0 && engine < abi::NV2080_ENGINE_TYPE_COPY0 + 10) {
+    return abi::NV2080_NOTIFIERS_CE0 + (engine - abi::NV2080_ENGINE_TYPE_COPY0);
+  }
+  return abi::NV2080_NOTIFIERS_GRAPHICS;
+}
+
+}  // namespace
+
+EventDescriptor::EventDescriptor() {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) return;
+  read_end_ = UniqueFd(ends[0]);
+  write_end_ = UniqueFd(ends[1]);
+}
+
+void EventDescriptor::Raise() {
+  const char byte = 1;
+  // A full pipe is readable already.
+  [[maybe_unused]] const ssize_t written = write(write_end_.get(), &byte, 1);
+}
+
+void EventDescriptor::Drain() {
+  // No read end is kept, so that the write end can tell when the tracee has closed
+  // its own; a pipe's other end can be opened through its name.
+  char path[64];
+  snprintf(path, sizeof path, "/proc/self/fd/%d", write_end_.get());
+  const UniqueFd read_end(open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  // Not for ever: a rank can open the other end and write.
+  char bytes[4096];
+  for (int i = 0; i < 16 && read(read_end.get(), bytes, sizeof bytes) == sizeof bytes; ++i) {
+  }
+}
+
+std::shared_ptr<OsEvents::Registration> OsEvents::Register(
+    int gpu, pid_t process, uint32_t notify_index, std::shared_ptr<EventDescriptor> descriptor) {
+  auto& registrations = registrations_[process];
+  std::erase_if(registrations, [](const auto& weak) { return weak.expired(); });
+  if (registrations.size() >= kMostPerProcess) return nullptr;
+  auto registration = std::make_shared<Registration>(
+      Registration{gpu, process, notify_index, std::move(descriptor)});
+  registrations.push_back(registration);
+  return registration;
+}
+
+void OsEvents::ProcessDied(pid_t process) { registrations_.erase(process); }
+
+template <typename Predicate>
+void OsEvents::RaiseIf(int gpu, pid_t process, Predicate matches) {
+  auto registrations = registrations_.find(process);
+  if (registrations == registrations_.end()) return;
+  const VirtualTime drain_at = time_->Now() + kPulse;
+  for (const auto& weak : registrations->second) {
+    auto registration = weak.lock();
+    if (registration == nullptr || registration->gpu != gpu ||
+        !matches(registration->notify_index)) {
+      continue;
+    }
+    EventDescriptor& descriptor = *registration->descriptor;
+    descriptor.drain_at = drain_at;
+    if (descriptor.raised) continue;
+    descriptor.raised = true;
+    descriptor.Raise();
+    raised_.push_back(registration->descriptor);
+  }
+}
+
+void OsEvents::NonStall(int gpu, pid_t process, uint32_t engine) {
+  const uint32_t notifier = NotifierOf(engine);
+  RaiseIf(gpu, process, [notifier](uint32_t index) {
+    return (index & abi::NV01_EVENT_NONSTALL_INTR) != 0 && (index & kIndexMask) == notifier;
+  });
+}
+
+void OsEvents::ChannelError(int gpu, pid_t process) {
+  // Whoever sleeps must look at its error notifiers; libcuda does when woken.
+  RaiseIf(gpu, process,
+          [](uint32_t index) { return (index & abi::NV01_EVENT_NONSTALL_INTR) != 0; });
+}
+
+bool OsEvents::Drain() {
+  if (raised_.empty()) return false;
+  const VirtualTime now = time_->Now();
+  std::erase_if(raised_, [now](const std::weak_ptr<EventDescriptor>& raised) {
+    auto descriptor = raised.lock();
+    if (descriptor == nullptr) return true;
+    if (now < descriptor->drain_at) return false;
+    descriptor->Drain();
+    descriptor->raised = false;
+    return true;
+  });
+  return !raised_.empty();
+}
+
+}  // namespace phantora

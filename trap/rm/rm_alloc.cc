@@ -1,0 +1,458 @@
+#include "trap/rm/rm_alloc.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "absl/strings/str_format.h"
+#include "trap/abi/escapes.h"
+#include "trap/abi/nv_status.h"
+#include "trap/abi/rm_classes.h"
+#include "trap/rm/rm_resources.h"
+
+namespace phantora {
+namespace {
+
+using namespace abi;  // NOLINT: NVIDIA's names, as the rows below list them
+
+constexpr uint64_t k64Kib = 64 << 10;
+constexpr uint64_t k2Mib = 2 << 20;
+// What any one allocation may ask for; beyond it no machine reaches.
+constexpr uint64_t kLargestAllocation = uint64_t{1} << 42;
+constexpr uint32_t kMostGpfifoEntries = 1 << 20;
+// A context makes about 20 channels per GPU. The hardware has 2048 to 4096 per GPU.
+constexpr size_t kMostChannelsPerProcess = 4096;
+constexpr size_t kMostVaSpacesPerProcess = 256;
+
+uint64_t RoundUp(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
+
+uint32_t NoState(AllocRequest&) { return NV_OK; }
+
+// A class of engines that these GPUs lack; the driver refuses it, too.
+uint32_t Lacking(AllocRequest&) { return NV_ERR_INVALID_CLASS; }
+
+uint32_t Device(AllocRequest& request) {
+  auto* params = request.Params<NV0080_ALLOC_PARAMETERS>();
+  if (params->deviceId >= request.rm.machine->gpus.size()) return NV_ERR_INVALID_DEVICE;
+  request.object.gpu = static_cast<int>(params->deviceId);
+  return NV_OK;
+}
+
+uint32_t VaSpace(AllocRequest& request) {
+  auto* params = request.Params<NV_VASPACE_ALLOCATION_PARAMETERS>();
+  // gvaspace.c: 49 bits of virtual address on these architectures.
+  if (params->vaSize == 0) params->vaSize = uint64_t{1} << 49;
+  if (params->bigPageSize == 0) params->bigPageSize = k64Kib;
+  const auto& usage = request.client.usage();
+  if (usage->va_spaces >= kMostVaSpacesPerProcess) return NV_ERR_INSUFFICIENT_RESOURCES;
+  request.object.resource = std::make_shared<VaSpaceResource>();
+  request.object.resource->token = std::make_unique<UsageToken>(usage, &ProcessUsage::va_spaces);
+  return NV_OK;
+}
+
+// NV01_MEMORY_SYSTEM and NV01_MEMORY_LOCAL_USER. The 550 structure only adds a
+// field at the end.
+uint32_t Memory(AllocRequest& request) {
+  auto* params = request.Params<NV_MEMORY_ALLOCATION_PARAMS>();
+  const bool vidmem = request.object.class_id == NV01_MEMORY_LOCAL_USER;
+  if (params->size == 0) return NV_ERR_INVALID_ARGUMENT;
+  if (params->size > kLargestAllocation) return NV_ERR_NO_MEMORY;
+  const uint64_t page = PageSizeFor(params->attr, vidmem, params->size);
+  const uint64_t bytes = RoundUp(params->size, page);
+  const uint32_t status = AllocMemory(request.rm, request.call, request.object.gpu, vidmem, bytes,
+                                      &request.object.resource);
+  if (status != NV_OK) return status;
+  params->size = bytes;
+  params->limit = bytes - 1;
+  params->offset = 0;
+  params->address = 0;
+  // What was left to the driver is stated in the reply.
+  if ((params->attr & NVOS32_ATTR_PAGE_SIZE_MASK) == 0) {
+    const uint32_t code = page == 4096     ? NVOS32_ATTR_PAGE_SIZE_4KB
+                          : page == k64Kib ? NVOS32_ATTR_PAGE_SIZE_BIG
+                                           : NVOS32_ATTR_PAGE_SIZE_HUGE;
+    params->attr |= code << NVOS32_ATTR_PAGE_SIZE_SHIFT;
+  }
+  return NV_OK;
+}
+
+uint32_t VirtualRange(AllocRequest& request) {
+  auto resource = std::make_shared<VirtualRangeResource>();
+  auto* params = request.Params<NV_MEMORY_ALLOCATION_PARAMS>();
+  resource->base = params->offset;
+  resource->size = params->size;
+  request.object.resource = std::move(resource);
+  return NV_OK;
+}
+
+std::shared_ptr<VaSpaceResource> VaSpaceOf(RmClient& client, uint32_t handle) {
+  RmObject* object = handle == 0 ? nullptr : client.Find(handle);
+  return object == nullptr ? nullptr : object->As<VaSpaceResource>();
+}
+
+uint32_t ChannelGroup(AllocRequest& request) {
+  auto* params = request.Params<NV_CHANNEL_GROUP_ALLOCATION_PARAMETERS>();
+  auto group = std::make_shared<ChannelGroupResource>();
+  group->id = request.rm.next_group++;
+  group->engine = params->engineType;
+  group->va_space = VaSpaceOf(request.client, params->hVASpace);
+  request.object.resource = std::move(group);
+  return NV_OK;
+}
+
+uint32_t ContextShare(AllocRequest& request) {
+  auto* params = request.Params<NV_CTXSHARE_ALLOCATION_PARAMETERS>();
+  auto share = std::make_shared<ContextShareResource>();
+  share->va_space = VaSpaceOf(request.client, params->hVASpace);
+  params->subctxId = params->flags == NV_CTXSHARE_ALLOCATION_FLAGS_SUBCONTEXT_SYNC ? 0 : 1;
+  request.object.resource = std::move(share);
+  return NV_OK;
+}
+
+std::shared_ptr<MemoryObject> MemoryOf(RmClient& client, uint32_t handle) {
+  RmObject* object = handle == 0 ? nullptr : client.Find(handle);
+  if (object == nullptr) return nullptr;
+  auto resource = object->As<MemoryResource>();
+  return resource == nullptr ? nullptr : resource->memory;
+}
+
+uint32_t GpfifoChannel(AllocRequest& request) {
+  auto* params = request.Params<NV_CHANNEL_ALLOC_PARAMS>();
+  std::shared_ptr<ChannelGroupResource> group = request.parent->As<ChannelGroupResource>();
+  std::shared_ptr<VaSpaceResource> va_space = VaSpaceOf(request.client, params->hVASpace);
+  if (va_space == nullptr && params->hContextShare != 0) {
+    RmObject* share = request.client.Find(params->hContextShare);
+    if (share == nullptr) return NV_ERR_INVALID_OBJECT_HANDLE;
+    if (auto resource = share->As<ContextShareResource>()) va_space = resource->va_space;
+  }
+  if (va_space == nullptr && group != nullptr) va_space = group->va_space;
+  if (va_space == nullptr) return NV_ERR_INVALID_ARGUMENT;
+  auto userd = MemoryOf(request.client, params->hUserdMemory[0]);
+  if (userd == nullptr) return NV_ERR_INVALID_OBJECT_HANDLE;
+  if (params->gpFifoEntries == 0 || params->gpFifoEntries > kMostGpfifoEntries ||
+      params->userdOffset[0] % 4 != 0 || params->userdOffset[0] > userd->size() ||
+      userd->size() - params->userdOffset[0] < 0x200) {
+    return NV_ERR_INVALID_ARGUMENT;
+  }
+  const auto& usage = request.client.usage();
+  GpuScheduler* scheduler = request.rm.machine->scheduler;
+  auto doorbell = request.client.DoorbellOf(request.object.gpu, *scheduler);
+  if (usage->channels >= kMostChannelsPerProcess || doorbell == nullptr) {
+    return NV_ERR_INSUFFICIENT_RESOURCES;
+  }
+  Channel::Config config;
+  config.gpu = request.object.gpu;
+  config.id = request.rm.next_channel++;
+  config.process = request.call.process();
+  config.context = va_space->context;
+  config.gpfifo = params->gpFifoOffset;
+  config.gpfifo_entries = params->gpFifoEntries;
+  config.userd = std::move(userd);
+  config.userd_offset = params->userdOffset[0];
+  config.error_notifier = MemoryOf(request.client, params->hObjectError);
+  config.engine = params->engineType != 0 ? params->engineType
+                  : group != nullptr      ? group->engine
+                                          : 0;
+  // A channel without a group is a group of its own.
+  config.group = group != nullptr ? group->id : request.rm.next_group++;
+  params->cid = config.id;
+  auto channel = std::make_shared<Channel>(std::move(config));
+  scheduler->Add(channel, doorbell);
+  request.object.resource = std::make_shared<ChannelResource>(std::move(channel), scheduler);
+  request.object.resource->token = std::make_unique<UsageToken>(usage, &ProcessUsage::channels);
+  return NV_OK;
+}
+
+uint32_t Usermode(AllocRequest& request) {
+  auto resource = std::make_shared<DoorbellResource>();
+  resource->doorbell =
+      request.client.DoorbellOf(request.object.gpu, *request.rm.machine->scheduler);
+  if (resource->doorbell == nullptr) return NV_ERR_INSUFFICIENT_RESOURCES;
+  request.object.resource = std::move(resource);
+  return NV_OK;
+}
+
+uint32_t CopyEngine(AllocRequest& request) {
+  auto* params = request.Params<NVB0B5_ALLOCATION_PARAMETERS>();
+  auto resource = std::make_shared<EngineResource>();
+  // cl90b5sw.h: version 0 gives the engine's number, version 1 its engine type.
+  resource->engine =
+      params->version == 1 ? params->engineType : NV2080_ENGINE_TYPE_COPY0 + params->engineType;
+  request.object.resource = std::move(resource);
+  return NV_OK;
+}
+
+uint32_t GraphicsEngine(AllocRequest& request) {
+  auto resource = std::make_shared<EngineResource>();
+  resource->engine = NV2080_ENGINE_TYPE_GRAPHICS;
+  request.object.resource = std::move(resource);
+  return NV_OK;
+}
+
+uint32_t Event(AllocRequest& request) {
+  auto* params = request.Params<NV0005_ALLOC_PARAMETERS>();
+  auto source =
+      std::dynamic_pointer_cast<EventSource>(request.call.DeviceAt(static_cast<int>(params->data)));
+  if (source == nullptr) return NV_ERR_INVALID_ARGUMENT;
+  auto resource = std::make_shared<EventResource>();
+  resource->registration = request.rm.machine->events->Register(
+      request.object.gpu, request.call.process(), params->notifyIndex, source->descriptor());
+  if (resource->registration == nullptr) return NV_ERR_INSUFFICIENT_RESOURCES;
+  request.object.resource = std::move(resource);
+  return NV_OK;
+}
+
+// Shared read-only GPU state (cl00de.h), of which NVML 550 takes the size of BAR1
+// (kern_bus.c kbusUpdateRusdStatistics). The polled values are all "invalid", which
+// readers must expect.
+uint32_t SharedUserData(AllocRequest& request) {
+  const uint32_t status = AllocMemory(request.rm, request.call, request.object.gpu, false, k64Kib,
+                                      &request.object.resource);
+  if (status != NV_OK || !request.rm.machine->abi_550()) return status;
+  NV00DE_SHARED_DATA_V550 data = {};
+  data.bar1Size = data.bar1AvailSize =
+      static_cast<uint32_t>(request.rm.machine->profile.pci.bar1_mib << 10);
+  const auto& memory = request.object.As<MemoryResource>()->memory;
+  return memory->Write(0, &data, sizeof data) ? NV_OK : NV_ERR_NO_MEMORY;
+}
+
+using Constructor = uint32_t (*)(AllocRequest&);
+
+struct ClassRow {
+  uint32_t class_id;
+  uint32_t params_535, params_550;  // bytes
+  bool needs_gpu;
+  Constructor construct;
+};
+
+template <typename P535, typename P550 = P535>
+constexpr ClassRow Row(uint32_t class_id, bool needs_gpu, Constructor construct) {
+  return {class_id, sizeof(P535), sizeof(P550), needs_gpu, construct};
+}
+constexpr ClassRow Bare(uint32_t class_id, bool needs_gpu) {
+  return {class_id, 0, 0, needs_gpu, NoState};
+}
+
+constexpr ClassRow kClasses[] = {
+    Row<NV0080_ALLOC_PARAMETERS>(NV01_DEVICE_0, false, Device),
+    Row<NV2080_ALLOC_PARAMETERS>(NV20_SUBDEVICE_0, true, NoState),
+    Bare(NV2081_BINAPI, true),
+    Bare(GF100_SUBDEVICE_MASTER, true),
+    Bare(GF100_SUBDEVICE_INFOROM, true),
+    Bare(NV20_SUBDEVICE_DIAG, true),
+    // Displays, and virtual ones (0xa083, without public name).
+    {NV04_DISPLAY_COMMON, 0, 0, false, Lacking},
+    {0xa083, 0, 0, false, Lacking},
+    Bare(NV_CONFIDENTIAL_COMPUTE, false),
+    Row<NV_VASPACE_ALLOCATION_PARAMETERS>(FERMI_VASPACE_A, true, VaSpace),
+    Row<NV_MEMORY_ALLOCATION_PARAMS, NV_MEMORY_ALLOCATION_PARAMS_V550>(NV01_MEMORY_SYSTEM, true,
+                                                                       Memory),
+    Row<NV_MEMORY_ALLOCATION_PARAMS, NV_MEMORY_ALLOCATION_PARAMS_V550>(NV01_MEMORY_LOCAL_USER, true,
+                                                                       Memory),
+    Row<NV_MEMORY_ALLOCATION_PARAMS, NV_MEMORY_ALLOCATION_PARAMS_V550>(NV50_MEMORY_VIRTUAL, true,
+                                                                       VirtualRange),
+    Row<NV_MEMORY_VIRTUAL_ALLOCATION_PARAMS>(NV01_MEMORY_VIRTUAL, true, NoState),
+    Row<NV_CHANNEL_GROUP_ALLOCATION_PARAMETERS>(KEPLER_CHANNEL_GROUP_A, true, ChannelGroup),
+    Row<NV_CTXSHARE_ALLOCATION_PARAMETERS>(FERMI_CONTEXT_SHARE_A, true, ContextShare),
+    Row<NV_CHANNEL_ALLOC_PARAMS>(AMPERE_CHANNEL_GPFIFO_A, true, GpfifoChannel),
+    Row<NV_CHANNEL_ALLOC_PARAMS>(HOPPER_CHANNEL_GPFIFO_A, true, GpfifoChannel),
+    {VOLTA_USERMODE_A, 0, 0, true, Usermode},
+    {TURING_USERMODE_A, 0, 0, true, Usermode},
+    {AMPERE_USERMODE_A, 0, 0, true, Usermode},
+    {HOPPER_USERMODE_A, 0, 0, true, Usermode},
+    Row<NVB0B5_ALLOCATION_PARAMETERS>(AMPERE_DMA_COPY_A, true, CopyEngine),
+    Row<NVB0B5_ALLOCATION_PARAMETERS>(HOPPER_DMA_COPY_A, true, CopyEngine),
+    Row<NV_GR_ALLOCATION_PARAMETERS>(AMPERE_COMPUTE_A, true, GraphicsEngine),
+    Row<NV_GR_ALLOCATION_PARAMETERS>(HOPPER_COMPUTE_A, true, GraphicsEngine),
+    Row<NV0005_ALLOC_PARAMETERS>(NV01_EVENT_OS_EVENT, true, Event),
+    Row<NV503B_ALLOC_PARAMETERS>(NV50_P2P, false, NoState),
+    Row<NV503C_ALLOC_PARAMETERS>(NV50_THIRD_PARTY_P2P, true, NoState),
+    Row<NV83DE_ALLOC_PARAMETERS>(GT200_DEBUGGER, true, NoState),
+    Row<NV00DE_ALLOC_PARAMETERS, NV00DE_ALLOC_PARAMETERS_V550>(RM_USER_SHARED_DATA, true,
+                                                               SharedUserData),
+};
+
+const ClassRow* FindClass(uint32_t class_id) {
+  for (const ClassRow& row : kClasses) {
+    if (row.class_id == class_id) return &row;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+void ResourceManager::ProcessDied(pid_t process) {
+  for (const auto& weak : tracee_memory) {
+    auto memory = weak.lock();
+    if (memory != nullptr && memory->process() == process) memory->ProcessDied();
+  }
+  server.ProcessDied(process);
+  machine->events->ProcessDied(process);
+}
+
+uint64_t PageSizeFor(uint32_t attributes, bool vidmem, uint64_t bytes) {
+  switch ((attributes & NVOS32_ATTR_PAGE_SIZE_MASK) >> NVOS32_ATTR_PAGE_SIZE_SHIFT) {
+    case NVOS32_ATTR_PAGE_SIZE_4KB:
+      // Video memory is handed out in 64 KiB at least (pma.c).
+      return vidmem ? k64Kib : 4096;
+    case NVOS32_ATTR_PAGE_SIZE_BIG:
+      return k64Kib;
+    case NVOS32_ATTR_PAGE_SIZE_HUGE:
+      return k2Mib;
+    default:
+      if (!vidmem) return 4096;
+      return bytes >= k2Mib ? k2Mib : k64Kib;
+  }
+}
+
+uint32_t AllocMemory(ResourceManager& rm, CallContext& call, int gpu, bool vidmem, uint64_t bytes,
+                     std::shared_ptr<RmResource>* result) {
+  auto resource = std::make_shared<MemoryResource>();
+  resource->gpu = gpu;
+  resource->owner = call.process();
+  resource->reservation = VidmemHeap::Reserve(
+      vidmem ? rm.machine->gpus[gpu].heap : rm.server.UsageOf(call.process())->system_memory,
+      bytes);
+  if (resource->reservation == nullptr) return NV_ERR_NO_MEMORY;
+  resource->memory =
+      std::make_shared<OwnedMemory>(vidmem ? MemoryKind::kVidmem : MemoryKind::kSysmem, bytes);
+  *result = std::move(resource);
+  return NV_OK;
+}
+
+uint32_t AllocOsDescriptor(ResourceManager& rm, CallContext& call, int gpu, RemoteAddress address,
+                           uint64_t bytes, std::shared_ptr<RmResource>* result) {
+  if (bytes == 0 || bytes > kLargestAllocation) return NV_ERR_INVALID_LIMIT;
+  auto memory = std::make_shared<TraceeMemory>(call.process(), address, bytes);
+  if (rm.tracee_memory.size() == rm.tracee_memory.capacity()) {
+    std::erase_if(rm.tracee_memory, [](const auto& weak) { return weak.expired(); });
+  }
+  rm.tracee_memory.push_back(memory);
+  auto resource = std::make_shared<MemoryResource>();
+  resource->gpu = gpu;
+  resource->memory = std::move(memory);
+  *result = std::move(resource);
+  return NV_OK;
+}
+
+const std::vector<uint32_t>& ClassesOf(GpuProfile::Architecture architecture) {
+  // g_classlist.c of the open kernel modules, for GA100 and GH100, less display,
+  // graphics and video classes.
+  static const std::vector<uint32_t> ampere = {
+      AMPERE_SMC_PARTITION_REF,
+      AMPERE_CHANNEL_GPFIFO_A,
+      AMPERE_COMPUTE_A,
+      AMPERE_DMA_COPY_A,
+      AMPERE_USERMODE_A,
+      FERMI_CONTEXT_SHARE_A,
+      FERMI_TWOD_A,
+      FERMI_VASPACE_A,
+      G84_PERFBUFFER,
+      GF100_HDACODEC,
+      GF100_SUBDEVICE_INFOROM,
+      GF100_SUBDEVICE_MASTER,
+      GF100_TIMED_SEMAPHORE_SW,
+      GF100_ZBC_CLEAR,
+      GP100_UVM_SW,
+      KEPLER_CHANNEL_GROUP_A,
+      KEPLER_INLINE_TO_MEMORY_B,
+      MMU_FAULT_BUFFER,
+      ACCESS_COUNTER_NOTIFY_BUFFER,
+      NV0060_SYNC_GPU_BOOST,
+      NV01_MEMORY_VIRTUAL,
+      NV04_SOFTWARE_TEST,
+      NV50_DEFERRED_API_CLASS,
+      NV50_MEMORY_VIRTUAL,
+      NV50_P2P,
+      NV50_THIRD_PARTY_P2P,
+      NVENC_SW_SESSION,
+      TURING_CHANNEL_GPFIFO_A,
+      TURING_USERMODE_A,
+      VOLTA_USERMODE_A,
+      RM_USER_SHARED_DATA,
+      NV_CONFIDENTIAL_COMPUTE,
+  };
+  static const std::vector<uint32_t> hopper = {
+      AMPERE_SMC_PARTITION_REF,
+      AMPERE_CHANNEL_GPFIFO_A,
+      AMPERE_USERMODE_A,
+      FERMI_CONTEXT_SHARE_A,
+      FERMI_TWOD_A,
+      FERMI_VASPACE_A,
+      G84_PERFBUFFER,
+      GF100_SUBDEVICE_INFOROM,
+      GF100_SUBDEVICE_MASTER,
+      GF100_TIMED_SEMAPHORE_SW,
+      GF100_ZBC_CLEAR,
+      GP100_UVM_SW,
+      HOPPER_CHANNEL_GPFIFO_A,
+      HOPPER_COMPUTE_A,
+      HOPPER_DMA_COPY_A,
+      HOPPER_SEC2_WORK_LAUNCH_A,
+      HOPPER_USERMODE_A,
+      KEPLER_CHANNEL_GROUP_A,
+      KEPLER_INLINE_TO_MEMORY_B,
+      MMU_FAULT_BUFFER,
+      ACCESS_COUNTER_NOTIFY_BUFFER,
+      NV0060_SYNC_GPU_BOOST,
+      NV01_MEMORY_VIRTUAL,
+      NV04_SOFTWARE_TEST,
+      NV50_DEFERRED_API_CLASS,
+      NV50_MEMORY_VIRTUAL,
+      NV50_P2P,
+      NV50_THIRD_PARTY_P2P,
+      NVENC_SW_SESSION,
+      TURING_CHANNEL_GPFIFO_A,
+      TURING_USERMODE_A,
+      VOLTA_CHANNEL_GPFIFO_A,
+      VOLTA_USERMODE_A,
+      RM_USER_SHARED_DATA,
+      NV_CONFIDENTIAL_COMPUTE,
+  };
+  return architecture == GpuProfile::Architecture::kHopper ? hopper : ampere;
+}
+
+uint32_t AllocObject(ResourceManager& rm, CallContext& call, RmClient& client, uint32_t parent,
+                     uint32_t* handle, uint32_t class_id, RemoteAddress params,
+                     uint32_t params_size) {
+  RmObject* parent_object = client.Find(parent);
+  if (parent_object == nullptr) return NV_ERR_INVALID_OBJECT_PARENT;
+  const ClassRow* row = FindClass(class_id);
+  if (row == nullptr) {
+    const char* name = RmClassName(class_id);
+    rm.machine->unknowns->Count(
+        "class", class_id,
+        absl::StrFormat("%s, refused as NV_ERR_INVALID_CLASS", name ? name : "no public name"));
+    return NV_ERR_INVALID_CLASS;
+  }
+  if (row->needs_gpu && parent_object->gpu < 0) return NV_ERR_INVALID_OBJECT_PARENT;
+  AllocRequest request{rm,
+                       call,
+                       client,
+                       RmObject{.handle = *handle,
+                                .parent = parent,
+                                .class_id = class_id,
+                                .gpu = parent_object->gpu,
+                                .children = {},
+                                .resource = {}},
+                       parent_object,
+                       {}};
+  // libcuda passes no size; the class implies it.
+  const uint32_t size = rm.machine->abi_550() ? row->params_550 : row->params_535;
+  // Without a pointer the parameters are all zero (535 makes engines that way).
+  const bool has_params = size > 0 && params != RemoteAddress{0};
+  request.params.resize(size);
+  if (has_params) {
+    if (params_size != 0 && params_size != size) return NV_ERR_INVALID_PARAM_STRUCT;
+    if (!call.memory().Read(params, request.params.data(), size)) return NV_ERR_INVALID_POINTER;
+  }
+  uint32_t status = row->construct(request);
+  if (status != NV_OK) return status;
+  status = client.Insert(std::move(request.object), handle);
+  if (status == NV_OK && has_params && !call.memory().Write(params, request.params.data(), size)) {
+    client.Free(*handle);
+    return NV_ERR_INVALID_POINTER;
+  }
+  return status;
+}
+
+}  // namespace phantora

@@ -1,0 +1,67 @@
+// Constructors of RM objects, one row per class.
+#ifndef PHANTORA_TRAP_RM_RM_ALLOC_H_
+#define PHANTORA_TRAP_RM_RM_ALLOC_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "trap/rm/machine.h"
+#include "trap/rm/rm_objects.h"
+#include "trap/rm/tracee_memory.h"
+#include "trap/supervisor/device_file.h"
+
+namespace phantora {
+
+// The resource manager: what all opens of the driver's devices share.
+struct ResourceManager {
+  Machine* machine;
+  RmServer server;
+  // OS descriptors, to be told when their process dies.
+  std::vector<std::weak_ptr<TraceeMemory>> tracee_memory;
+  uint64_t next_group = 1;
+  uint32_t next_channel = 1;
+
+  void ProcessDied(pid_t process);
+};
+
+struct AllocRequest {
+  ResourceManager& rm;
+  CallContext& call;
+  RmClient& client;
+  RmObject object;  // handle (0: choose), parent, class; gpu from the parent
+  const RmObject* parent;
+  std::vector<uint8_t> params;  // copied in; copied out again on success
+
+  // The parameters as `T`, or nullptr if the class's row promised fewer bytes.
+  template <typename T>
+  T* Params() {
+    return params.size() < sizeof(T) ? nullptr : reinterpret_cast<T*>(params.data());
+  }
+  Gpu* gpu() { return object.gpu < 0 ? nullptr : &rm.machine->gpus[object.gpu]; }
+};
+
+// NV_ESC_RM_ALLOC for everything but clients. `handle` is in and out. Returns an
+// NV_STATUS.
+uint32_t AllocObject(ResourceManager& rm, CallContext& call, RmClient& client, uint32_t parent,
+                     uint32_t* handle, uint32_t class_id, RemoteAddress params,
+                     uint32_t params_size);
+
+// Video or system memory of `bytes` (page-rounded by the caller). NV_STATUS.
+uint32_t AllocMemory(ResourceManager& rm, CallContext& call, int gpu, bool vidmem, uint64_t bytes,
+                     std::shared_ptr<RmResource>* result);
+
+// Memory of the calling process, pinned. NV_STATUS.
+uint32_t AllocOsDescriptor(ResourceManager& rm, CallContext& call, int gpu, RemoteAddress address,
+                           uint64_t bytes, std::shared_ptr<RmResource>* result);
+
+// The page size that an allocation with these NVOS32_ATTR_* attributes gets, in
+// bytes (mem_mgr.c memmgrDeterminePageSize).
+uint64_t PageSizeFor(uint32_t attributes, bool vidmem, uint64_t bytes);
+
+// The classes that a GPU offers, for GET_CLASSLIST.
+const std::vector<uint32_t>& ClassesOf(GpuProfile::Architecture architecture);
+
+}  // namespace phantora
+
+#endif  // PHANTORA_TRAP_RM_RM_ALLOC_H_

@@ -1,0 +1,128 @@
+// NV_ESC_RM_CONTROL: queries and commands on objects, one row per control.
+#ifndef PHANTORA_TRAP_RM_RM_CONTROL_H_
+#define PHANTORA_TRAP_RM_RM_CONTROL_H_
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "trap/abi/nv_status.h"
+#include "trap/rm/rm_alloc.h"
+
+namespace phantora {
+
+struct ControlCall {
+  ResourceManager& rm;
+  CallContext& call;
+  RmClient& client;
+  RmObject& object;
+  uint32_t command;
+  absl::Span<uint8_t> params;  // copied in; copied out again on success
+
+  Machine& machine() const { return *rm.machine; }
+  const GpuProfile& profile() const { return rm.machine->profile; }
+  // Of the object; the tables let only objects of a GPU reach its controls.
+  Gpu& gpu() const { return rm.machine->gpus[object.gpu]; }
+
+  // The parameter block as `T`; its row guarantees the size.
+  template <typename T>
+  T& Params() const {
+    return *reinterpret_cast<T*>(params.data());
+  }
+};
+
+// Returns an NV_STATUS.
+using ControlHandler = uint32_t (*)(ControlCall&);
+
+struct ControlRow {
+  static constexpr uint32_t kAbsent = ~0u;
+
+  uint32_t command;
+  // Size of the parameter block in each interface; kAbsent where there is none.
+  uint32_t size_535, size_550;
+  ControlHandler handle;
+
+  uint32_t SizeFor(DriverAbi abi) const { return abi >= DriverAbi::k550 ? size_550 : size_535; }
+};
+
+template <typename P535, typename P550 = P535>
+constexpr ControlRow Control(uint32_t command, ControlHandler handle) {
+  return {command, sizeof(P535), sizeof(P550), handle};
+}
+constexpr ControlRow ControlOfSize(uint32_t command, uint32_t size, ControlHandler handle) {
+  return {command, size, size, handle};
+}
+
+// Handlers that many rows share.
+uint32_t ControlSucceeds(ControlCall&);     // leaves the parameters as they are
+uint32_t ControlAnswersZero(ControlCall&);  // clears them
+// What the driver answers on such a machine, too. Not counted as unknown.
+uint32_t ControlNotSupported(ControlCall&);
+
+// One table per family; rm_control.cc searches them.
+absl::Span<const ControlRow> SystemControls();      // NV0000: the machine
+absl::Span<const ControlRow> ExportControls();      // NV0000 and NV0041: sharing
+absl::Span<const ControlRow> DeviceControls();      // NV0080
+absl::Span<const ControlRow> GpuControls();         // NV2080: identity, memory, bus
+absl::Span<const ControlRow> EngineControls();      // NV2080: GR, CE, FIFO, timer
+absl::Span<const ControlRow> NvlinkControls();      // NV2080: NVLink and fabric
+absl::Span<const ControlRow> ChannelControls();     // channels and their groups
+absl::Span<const ControlRow> ClockControls();       // clocks; all undocumented
+absl::Span<const ControlRow> PerfControls();        // clocks and power for NVML
+absl::Span<const ControlRow> NvmlControls();        // what else only NVML asks
+absl::Span<const ControlRow> ThirdPartyControls();  // NV503C: GPUDirect RDMA
+
+// Clock domains, as bits, in the undocumented controls. The drivers say in an earlier
+// reply what the third is called (rm_control_clock.cc), so that any free bit will do.
+inline constexpr uint32_t kGpcClock = 0x01, kMemoryClock = 0x10, kVideoClock = 0x40;
+
+// Returns an NV_STATUS.
+uint32_t ControlObject(ResourceManager& rm, CallContext& call, RmClient& client, uint32_t object,
+                       uint32_t command, RemoteAddress params, uint32_t params_size);
+
+// Copies `text` into a fixed array, NUL-terminated.
+template <typename Char, size_t N>
+void CopyText(Char (&to)[N], std::string_view text) {
+  static_assert(sizeof(Char) == 1);
+  std::memset(to, 0, N);
+  std::memcpy(to, text.data(), text.size() < N ? text.size() : N - 1);
+}
+
+// Answers a list of {index, data} pairs that lies in the parameter block: a count
+// (32 bits) and then the pairs, as many as fit.
+template <typename Answer>
+uint32_t AnswerInlineList(ControlCall& call, Answer answer) {
+  uint32_t count;
+  std::memcpy(&count, call.params.data(), 4);
+  if (count > (call.params.size() - 4) / 8) return abi::NV_ERR_INVALID_ARGUMENT;
+  for (uint32_t i = 0; i < count; ++i) {
+    uint8_t* pair = call.params.data() + 4 + i * 8;
+    uint32_t index;
+    std::memcpy(&index, pair, 4);
+    const uint32_t data = answer(index);
+    std::memcpy(pair + 4, &data, 4);
+  }
+  return abi::NV_OK;
+}
+
+// The same for a list behind a pointer.
+template <typename Answer>
+uint32_t AnswerRemoteList(ControlCall& call, uint32_t count, uint64_t pointer, Answer answer) {
+  constexpr uint32_t kMostPairs = 4096;
+  if (count > kMostPairs) return abi::NV_ERR_INVALID_ARGUMENT;
+  std::vector<uint32_t> pairs(count * 2);
+  const RemoteAddress at{pointer};
+  if (!call.call.memory().Read(at, pairs.data(), pairs.size() * 4)) {
+    return abi::NV_ERR_INVALID_POINTER;
+  }
+  for (uint32_t i = 0; i < count; ++i) pairs[i * 2 + 1] = answer(pairs[i * 2]);
+  return call.call.memory().Write(at, pairs.data(), pairs.size() * 4) ? abi::NV_OK
+                                                                      : abi::NV_ERR_INVALID_POINTER;
+}
+
+}  // namespace phantora
+
+#endif  // PHANTORA_TRAP_RM_RM_CONTROL_H_

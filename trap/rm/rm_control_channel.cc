@@ -1,0 +1,104 @@
+// Controls of channels and channel groups (ctrlc36f.h, ctrla06c.h, ctrla06f.h,
+// ctrl906f.h, ctrl83de.h, ctrl90e6.h).
+#include "trap/abi/rm_controls.h"
+#include "trap/rm/rm_control.h"
+#include "trap/rm/rm_resources.h"
+
+namespace phantora {
+namespace {
+
+using namespace abi;  // NOLINT: NVIDIA's names
+
+uint32_t WorkSubmitToken(ControlCall& call) {
+  auto channel = call.object.As<ChannelResource>();
+  if (channel == nullptr) return NV_ERR_INVALID_OBJECT;
+  call.Params<NVC36F_CTRL_CMD_GPFIFO_GET_WORK_SUBMIT_TOKEN_PARAMS>().workSubmitToken =
+      channel->channel->config().id;
+  // libcuda takes the token from here (kernel_channel.c
+  // kchannelNotifyWorkSubmitToken).
+  channel->channel->PublishToken(channel->token_notification);
+  return NV_OK;
+}
+
+uint32_t TokenNotification(ControlCall& call) {
+  auto channel = call.object.As<ChannelResource>();
+  if (channel == nullptr) return NV_ERR_INVALID_OBJECT;
+  const uint32_t index =
+      call.Params<NVC36F_CTRL_GPFIFO_SET_WORK_SUBMIT_TOKEN_NOTIF_INDEX_PARAMS>().index;
+  if (index > 0xff) return NV_ERR_INVALID_ARGUMENT;
+  channel->token_notification = index;
+  return NV_OK;
+}
+
+uint32_t ClassEngineId(ControlCall& call) {
+  auto& params = call.Params<NVC36F_CTRL_GET_CLASS_ENGINEID_PARAMS>();
+  RmObject* object = call.client.Find(params.hObject);
+  auto channel = call.object.As<ChannelResource>();
+  if (object == nullptr || channel == nullptr) return NV_ERR_INVALID_OBJECT_HANDLE;
+  params.classEngineID = params.classID = object->class_id;
+  auto engine = object->As<EngineResource>();
+  params.engineID = engine != nullptr ? engine->engine : channel->channel->config().engine;
+  return NV_OK;
+}
+
+// Of a channel, or of all channels of a group.
+uint32_t Schedule(ControlCall& call) {
+  if (auto channel = call.object.As<ChannelResource>()) {
+    channel->channel->Enable();
+    return NV_OK;
+  }
+  if (call.object.As<ChannelGroupResource>() == nullptr) return NV_ERR_INVALID_OBJECT;
+  for (uint32_t handle : call.object.children) {
+    RmObject* child = call.client.Find(handle);
+    if (child == nullptr) continue;
+    if (auto channel = child->As<ChannelResource>()) channel->channel->Enable();
+  }
+  return NV_OK;
+}
+
+// libcuda asks what killed a channel: without an SM exception, an MMU fault makes it
+// report an illegal address.
+uint32_t SmErrorStates(ControlCall& call) {
+  auto& params = call.Params<NV83DE_CTRL_DEBUG_READ_ALL_SM_ERROR_STATES_PARAMS>();
+  RmObject* target = call.client.Find(params.hTargetChannel);
+  auto channel = target == nullptr ? nullptr : target->As<ChannelResource>();
+  if (channel == nullptr) return NV_ERR_INVALID_OBJECT_HANDLE;
+  std::memset(params.smErrorStateArray, 0, sizeof params.smErrorStateArray);
+  const bool mmu_fault = channel->channel->failure() == kMmuFault;
+  params.mmuFaultInfo = mmu_fault;
+  params.mmuFault.valid = mmu_fault;
+  params.mmuFault.faultInfo = mmu_fault;
+  return NV_OK;
+}
+
+constexpr ControlRow kRows[] = {
+    Control<NVC36F_CTRL_CMD_GPFIFO_GET_WORK_SUBMIT_TOKEN_PARAMS>(
+        NVC36F_CTRL_CMD_GPFIFO_GET_WORK_SUBMIT_TOKEN, WorkSubmitToken),
+    Control<NVC36F_CTRL_GPFIFO_SET_WORK_SUBMIT_TOKEN_NOTIF_INDEX_PARAMS>(
+        NVC36F_CTRL_CMD_GPFIFO_SET_WORK_SUBMIT_TOKEN_NOTIF_INDEX, TokenNotification),
+    Control<NVC36F_CTRL_GET_CLASS_ENGINEID_PARAMS>(NVC36F_CTRL_GET_CLASS_ENGINEID, ClassEngineId),
+    Control<NV906F_CTRL_GET_CLASS_ENGINEID_PARAMS>(NV906F_CTRL_GET_CLASS_ENGINEID, ClassEngineId),
+    Control<NVA06C_CTRL_GPFIFO_SCHEDULE_PARAMS>(NVA06C_CTRL_CMD_GPFIFO_SCHEDULE, Schedule),
+    Control<NVA06F_CTRL_GPFIFO_SCHEDULE_PARAMS>(NVA06F_CTRL_CMD_GPFIFO_SCHEDULE, Schedule),
+    Control<NVA06F_CTRL_BIND_PARAMS>(NVA06F_CTRL_CMD_BIND, ControlSucceeds),
+    Control<NVA06C_CTRL_SET_TIMESLICE_PARAMS>(NVA06C_CTRL_CMD_SET_TIMESLICE, ControlSucceeds),
+    Control<NVA06C_CTRL_PREEMPT_PARAMS>(NVA06C_CTRL_CMD_PREEMPT, ControlSucceeds),
+    Control<NV906F_CTRL_CMD_RESET_CHANNEL_PARAMS, NV906F_CTRL_CMD_RESET_CHANNEL_PARAMS_V550>(
+        NV906F_CTRL_CMD_RESET_CHANNEL, ControlSucceeds),
+    Control<NV90E6_CTRL_MASTER_GET_VIRTUAL_FUNCTION_ERROR_CONT_INTR_MASK_PARAMS>(
+        NV90E6_CTRL_CMD_MASTER_GET_VIRTUAL_FUNCTION_ERROR_CONT_INTR_MASK, ControlAnswersZero),
+    Control<NV83DE_CTRL_DEBUG_SET_EXCEPTION_MASK_PARAMS>(NV83DE_CTRL_CMD_DEBUG_SET_EXCEPTION_MASK,
+                                                         ControlSucceeds),
+    Control<NV83DE_CTRL_DEBUG_READ_ALL_SM_ERROR_STATES_PARAMS>(
+        NV83DE_CTRL_CMD_DEBUG_READ_ALL_SM_ERROR_STATES, SmErrorStates),
+    // Of the context (class 0x90): promotions that need nothing here.
+    Control<NV0090_CTRL_PROGRAM_VIDMEM_PROMOTE_PARAMS>(NV0090_CTRL_CMD_PROGRAM_VIDMEM_PROMOTE,
+                                                       ControlSucceeds),
+    ControlOfSize(NV83DE_CTRL_CMD_DEBUG_CLEAR_ALL_SM_ERROR_STATES, 16, ControlSucceeds),
+};
+
+}  // namespace
+
+absl::Span<const ControlRow> ChannelControls() { return kRows; }
+
+}  // namespace phantora

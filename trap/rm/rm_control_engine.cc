@@ -1,0 +1,293 @@
+// Controls of subdevices about engines: graphics/compute, copy, timer, watchdog
+// (ctrl2080gr.h, ctrl2080grmgr.h, ctrl2080ce.h, ctrl2080tmr.h, ctrl2080rc.h).
+#include <time.h>
+
+#include <algorithm>
+
+#include "trap/abi/rm_controls.h"
+#include "trap/rm/rm_control.h"
+
+namespace phantora {
+namespace {
+
+using namespace abi;  // NOLINT: NVIDIA's names
+
+constexpr uint32_t kSmsPerTpc = 2;
+
+uint32_t GraphicsInfo(const GpuProfile& profile, uint32_t index) {
+  switch (index) {
+    case NV0080_CTRL_GR_INFO_INDEX_BUFFER_ALIGNMENT:
+    case NV0080_CTRL_GR_INFO_INDEX_SWIZZLE_ALIGNMENT:
+      return 32;
+    case NV0080_CTRL_GR_INFO_INDEX_SHADER_PIPE_COUNT:
+      return static_cast<uint32_t>(profile.tpcs_per_gpc.size());
+    case NV0080_CTRL_GR_INFO_INDEX_THREAD_STACK_SCALING_FACTOR:
+      return 2;
+    case NV0080_CTRL_GR_INFO_INDEX_SHADER_PIPE_SUB_COUNT:
+      return profile.tpcs();
+    case NV0080_CTRL_GR_INFO_INDEX_SM_REG_BANK_COUNT:
+      return 4;
+    case NV0080_CTRL_GR_INFO_INDEX_SM_REG_BANK_REG_COUNT:
+      return 0x4000;  // four banks of 16 Ki registers
+    case NV0080_CTRL_GR_INFO_INDEX_SM_VERSION:
+      return profile.compute_major << 8 | profile.compute_minor << 4;
+    case NV0080_CTRL_GR_INFO_INDEX_MAX_WARPS_PER_SM:
+      return 64;
+    case NV0080_CTRL_GR_INFO_INDEX_MAX_THREADS_PER_WARP:
+      return 32;
+    case NV0080_CTRL_GR_INFO_INDEX_FB_MEMORY_REQUEST_GRANULARITY:
+    case NV0080_CTRL_GR_INFO_INDEX_HOST_MEMORY_REQUEST_GRANULARITY:
+      return 32;
+    case NV0080_CTRL_GR_INFO_INDEX_MAX_SP_PER_SM:
+      return profile.cores_per_sm;
+    case NV0080_CTRL_GR_INFO_INDEX_LITTER_NUM_GPCS:
+      return profile.litter.gpcs;
+    case NV0080_CTRL_GR_INFO_INDEX_LITTER_NUM_FBPS:
+      return profile.litter.fbps;
+    case NV0080_CTRL_GR_INFO_INDEX_LITTER_NUM_ZCULL_BANKS:
+      return 4;
+    case NV0080_CTRL_GR_INFO_INDEX_LITTER_NUM_TPC_PER_GPC:
+    case NV0080_CTRL_GR_INFO_INDEX_FAMILY_MAX_TPC_PER_GPC:
+      return profile.litter.tpcs_per_gpc;
+    case NV0080_CTRL_GR_INFO_INDEX_LITTER_NUM_MIN_FBPS:
+    case NV0080_CTRL_GR_INFO_INDEX_LITTER_NUM_MXBAR_FBP_PORTS:
+    case NV0080_CTRL_GR_INFO_INDEX_TIMESLICE_ENABLED:
+      return 1;
+    case NV0080_CTRL_GR_INFO_INDEX_LITTER_NUM_FBPAS:
+      return profile.litter.fbpas;
+    case NV0080_CTRL_GR_INFO_INDEX_LITTER_NUM_PES_PER_GPC:
+    case NV0080_CTRL_GR_INFO_INDEX_LITTER_NUM_TPCS_PER_PES:
+      return 3;
+    case NV0080_CTRL_GR_INFO_INDEX_GPU_CORE_COUNT:
+      return profile.sms() * profile.cores_per_sm;
+    case NV0080_CTRL_GR_INFO_INDEX_LITTER_NUM_MXBAR_HUB_PORTS:
+      return 16;
+    case NV0080_CTRL_GR_INFO_INDEX_LITTER_NUM_SM_PER_TPC:
+      return kSmsPerTpc;
+    case NV0080_CTRL_GR_INFO_INDEX_LITTER_NUM_HSHUB_FBP_PORTS:
+    case NV0080_CTRL_GR_INFO_INDEX_LITTER_NUM_LTC_PER_FBP:
+    case NV0080_CTRL_GR_INFO_INDEX_LITTER_NUM_ROP_PER_GPC:
+    case NV0080_CTRL_GR_INFO_INDEX_LITTER_NUM_FBPA_PER_FBP:
+      return 2;
+    case NV0080_CTRL_GR_INFO_INDEX_TENSOR_CORE_COUNT:
+      return profile.sms() * 4;
+    case NV0080_CTRL_GR_INFO_INDEX_LITTER_NUM_GRS:
+    case NV0080_CTRL_GR_INFO_INDEX_MAX_PARTITIONABLE_GPCS:
+    case NV0080_CTRL_GR_INFO_INDEX_LITTER_MIN_SUBCTX_PER_SMC_ENG:
+      return 8;
+    case NV0080_CTRL_GR_INFO_INDEX_LITTER_NUM_LTCS:
+      return profile.litter.ltcs;
+    case NV0080_CTRL_GR_INFO_INDEX_LITTER_NUM_LTC_SLICES:
+    case NV0080_CTRL_GR_INFO_INDEX_LITTER_NUM_SLICES_PER_LTC:
+      return 4;
+    case NV0080_CTRL_GR_INFO_INDEX_LITTER_NUM_GPCMMU_PER_GPC:
+      return 1;
+    case NV0080_CTRL_GR_INFO_INDEX_MAX_SUBCONTEXT_COUNT:
+    case NV0080_CTRL_GR_INFO_INDEX_MAX_LEGACY_SUBCONTEXT_COUNT:
+    case NV0080_CTRL_GR_INFO_INDEX_MAX_PER_ENGINE_SUBCONTEXT_COUNT:
+      return 64;
+    default:
+      return 0;
+  }
+}
+
+uint32_t GraphicsInfoV1(ControlCall& call) {
+  const auto& params = call.Params<NV2080_CTRL_GR_GET_INFO_PARAMS>();
+  return AnswerRemoteList(call, params.grInfoListSize, params.grInfoList,
+                          [&](uint32_t index) { return GraphicsInfo(call.profile(), index); });
+}
+
+uint32_t GraphicsInfoV2(ControlCall& call) {
+  auto& params = call.Params<NV0080_CTRL_GR_GET_INFO_V2_PARAMS>();
+  if (params.grInfoListSize > std::size(params.grInfoList)) return NV_ERR_INVALID_ARGUMENT;
+  for (uint32_t i = 0; i < params.grInfoListSize; ++i) {
+    params.grInfoList[i].data = GraphicsInfo(call.profile(), params.grInfoList[i].index);
+  }
+  return NV_OK;
+}
+
+uint32_t GraphicsCaps(ControlCall& call) {
+  auto& params = call.Params<NV0080_CTRL_GR_GET_CAPS_V2_PARAMS>();
+  std::memset(params.capsTbl, 0, sizeof params.capsTbl);
+  params.bCapsPopulated = 1;
+  return NV_OK;
+}
+
+uint32_t GpcMask(ControlCall& call) {
+  call.Params<NV2080_CTRL_GR_GET_GPC_MASK_PARAMS>().gpcMask =
+      (1u << call.profile().tpcs_per_gpc.size()) - 1;
+  return NV_OK;
+}
+
+uint32_t TpcMaskOf(const GpuProfile& profile, uint32_t gpc) {
+  return gpc < profile.tpcs_per_gpc.size() ? (1u << profile.tpcs_per_gpc[gpc]) - 1 : 0;
+}
+
+uint32_t TpcMask(ControlCall& call) {
+  auto& params = call.Params<NV2080_CTRL_GR_GET_TPC_MASK_PARAMS>();
+  params.tpcMask = TpcMaskOf(call.profile(), params.gpcId);
+  return NV_OK;
+}
+
+// SMs are numbered round the GPCs, TPC by TPC.
+uint32_t GlobalSmOrder(ControlCall& call) {
+  auto& params = call.Params<NV2080_CTRL_GR_GET_GLOBAL_SM_ORDER_PARAMS>();
+  const auto& tpcs = call.profile().tpcs_per_gpc;
+  std::memset(params.globalSmId, 0, sizeof params.globalSmId);
+  uint16_t sm = 0, global_tpc = 0;
+  const uint32_t most = *std::max_element(tpcs.begin(), tpcs.end());
+  for (uint16_t tpc = 0; tpc < most; ++tpc) {
+    for (uint16_t gpc = 0; gpc < tpcs.size(); ++gpc) {
+      if (tpc >= tpcs[gpc]) continue;
+      for (uint16_t local = 0; local < kSmsPerTpc && sm < std::size(params.globalSmId); ++local) {
+        params.globalSmId[sm++] = {gpc, tpc, local, global_tpc, gpc, global_tpc};
+      }
+      ++global_tpc;
+    }
+  }
+  params.numSm = sm;
+  params.numTpc = global_tpc;
+  return NV_OK;
+}
+
+uint32_t IssueRate(ControlCall& call) {
+  // Full speed everywhere; the routing information stays.
+  auto& params = call.Params<NV2080_CTRL_GR_GET_SM_ISSUE_RATE_MODIFIER_PARAMS>();
+  const auto route = params.grRouteInfo;
+  std::memset(&params, 0, sizeof params);
+  params.grRouteInfo = route;
+  return NV_OK;
+}
+
+uint32_t ContextBufferSize(ControlCall& call) {
+  call.Params<NV2080_CTRL_GR_GET_CTX_BUFFER_SIZE_PARAMS>().totalBufferSize = 32 << 20;
+  return NV_OK;
+}
+
+uint32_t FloorsweepInfo(ControlCall& call) {
+  auto& params = call.Params<NV2080_CTRL_GRMGR_GET_GR_FS_INFO_PARAMS>();
+  if (params.numQueries > std::size(params.queries)) return NV_ERR_INVALID_ARGUMENT;
+  const GpuProfile& profile = call.profile();
+  for (uint32_t i = 0; i < params.numQueries; ++i) {
+    auto& query = params.queries[i];
+    auto& data = query.queryData;
+    query.status = NV_OK;
+    switch (query.queryType) {
+      case NV2080_CTRL_GRMGR_GR_FS_INFO_QUERY_GPC_COUNT:
+        data.gpcCountData.gpcCount = static_cast<uint32_t>(profile.tpcs_per_gpc.size());
+        break;
+      case NV2080_CTRL_GRMGR_GR_FS_INFO_QUERY_CHIPLET_GPC_MAP:
+        data.chipletGpcMapData.chipletGpcMap = data.chipletGpcMapData.gpcId;
+        break;
+      case NV2080_CTRL_GRMGR_GR_FS_INFO_QUERY_TPC_MASK:
+        data.tpcMaskData.tpcMask = TpcMaskOf(profile, data.tpcMaskData.gpcId);
+        break;
+      case NV2080_CTRL_GRMGR_GR_FS_INFO_QUERY_PPC_MASK:
+        data.ppcMaskData.ppcMask = 7;
+        break;
+      default:
+        query.status = NV_ERR_NOT_SUPPORTED;
+        break;
+    }
+  }
+  return NV_OK;
+}
+
+// CE_CAPS_*: the first two engines are the graphics ones, the next two serve
+// system memory, the others peers.
+void CopyCaps(uint32_t engine, uint8_t (&caps)[2]) {
+  constexpr uint8_t kGrce = 0x01, kShared = 0x02, kSysmemRead = 0x04, kSysmemWrite = 0x08,
+                    kNvlinkP2p = 0x10, kSysmem = 0x20, kP2p = 0x40, kLargeBlocks = 0x80;
+  if (engine < 2) {
+    caps[0] = kGrce | kShared | kSysmemRead | kSysmemWrite | kSysmem | kLargeBlocks;
+  } else if (engine < 4) {
+    caps[0] = kSysmemRead | kSysmemWrite | kSysmem | kLargeBlocks;
+  } else {
+    caps[0] = kNvlinkP2p | kP2p | kLargeBlocks;
+  }
+  caps[1] = 0x01 | 0x02;  // non-pipelined and pipelined block-linear
+}
+
+uint32_t CopyCapsV2(ControlCall& call) {
+  auto& params = call.Params<NV2080_CTRL_CE_GET_CAPS_V2_PARAMS>();
+  const uint32_t engine = params.ceEngineType - NV2080_ENGINE_TYPE_COPY0;
+  if (engine >= call.profile().copy_engines) return NV_ERR_NOT_SUPPORTED;
+  CopyCaps(engine, params.capsTbl);
+  return NV_OK;
+}
+
+template <typename Params>
+uint32_t AllCopyCaps(ControlCall& call) {
+  auto& params = call.Params<Params>();
+  std::memset(&params, 0, sizeof params);
+  for (uint32_t engine = 0; engine < call.profile().copy_engines; ++engine) {
+    CopyCaps(engine, params.capsTbl[engine]);
+    params.present |= 1u << engine;
+  }
+  return NV_OK;
+}
+
+uint32_t TimerTime(ControlCall& call) {
+  call.Params<NV2080_CTRL_TIMER_GET_TIME_PARAMS>().time_nsec =
+      call.machine().services->time->Now().nanoseconds();
+  return NV_OK;
+}
+
+uint32_t TimeCorrelation(ControlCall& call) {
+  auto& params = call.Params<NV2080_CTRL_TIMER_GET_GPU_CPU_TIME_CORRELATION_INFO_PARAMS>();
+  const size_t count = std::min<size_t>(params.sampleCount, std::size(params.samples));
+  for (size_t i = 0; i < count; ++i) {
+    const uint64_t now = call.machine().services->time->Now().nanoseconds();
+    params.samples[i].cpuTime = params.samples[i].gpuTime = now;
+  }
+  return NV_OK;
+}
+
+uint32_t WatchdogInfo(ControlCall& call) {
+  call.Params<NV2080_CTRL_RC_GET_WATCHDOG_INFO_PARAMS>().watchdogStatusFlags =
+      NV2080_CTRL_RC_GET_WATCHDOG_INFO_FLAGS_DISABLED |
+      NV2080_CTRL_RC_GET_WATCHDOG_INFO_FLAGS_INITIALIZED;
+  return NV_OK;
+}
+
+constexpr ControlRow kRows[] = {
+    Control<NV2080_CTRL_GR_GET_INFO_PARAMS>(NV2080_CTRL_CMD_GR_GET_INFO, GraphicsInfoV1),
+    Control<NV0080_CTRL_GR_GET_INFO_V2_PARAMS, NV0080_CTRL_GR_GET_INFO_V2_PARAMS_V550>(
+        NV0080_CTRL_CMD_GR_GET_INFO_V2, GraphicsInfoV2),
+    Control<NV0080_CTRL_GR_GET_CAPS_V2_PARAMS>(NV2080_CTRL_CMD_GR_GET_CAPS_V2, GraphicsCaps),
+    Control<NV2080_CTRL_GR_GET_GPC_MASK_PARAMS>(NV2080_CTRL_CMD_GR_GET_GPC_MASK, GpcMask),
+    Control<NV2080_CTRL_GR_GET_TPC_MASK_PARAMS>(NV2080_CTRL_CMD_GR_GET_TPC_MASK, TpcMask),
+    Control<NV2080_CTRL_GR_GET_GLOBAL_SM_ORDER_PARAMS>(NV2080_CTRL_CMD_GR_GET_GLOBAL_SM_ORDER,
+                                                       GlobalSmOrder),
+    Control<NV2080_CTRL_GR_GET_SM_ISSUE_RATE_MODIFIER_PARAMS>(
+        NV2080_CTRL_CMD_GR_GET_SM_ISSUE_RATE_MODIFIER, IssueRate),
+    Control<NV2080_CTRL_GR_GET_CTX_BUFFER_SIZE_PARAMS>(NV2080_CTRL_CMD_GR_GET_CTX_BUFFER_SIZE,
+                                                       ContextBufferSize),
+    Control<NV2080_CTRL_GR_SET_CTXSW_PREEMPTION_MODE_PARAMS>(
+        NV2080_CTRL_CMD_GR_SET_CTXSW_PREEMPTION_MODE, ControlSucceeds),
+    Control<NV2080_CTRL_GRMGR_GET_GR_FS_INFO_PARAMS>(NV2080_CTRL_CMD_GRMGR_GET_GR_FS_INFO,
+                                                     FloorsweepInfo),
+    Control<NV2080_CTRL_CE_GET_CAPS_V2_PARAMS>(NV2080_CTRL_CMD_CE_GET_CAPS_V2, CopyCapsV2),
+    {NV2080_CTRL_CMD_CE_GET_ALL_CAPS, sizeof(NV2080_CTRL_CE_GET_ALL_CAPS_PARAMS),
+     sizeof(NV2080_CTRL_CE_GET_ALL_CAPS_PARAMS_V550),
+     [](ControlCall& call) {
+       return call.machine().abi_550() ? AllCopyCaps<NV2080_CTRL_CE_GET_ALL_CAPS_PARAMS_V550>(call)
+                                       : AllCopyCaps<NV2080_CTRL_CE_GET_ALL_CAPS_PARAMS>(call);
+     }},
+    Control<NV2080_CTRL_EVENT_SET_NOTIFICATION_PARAMS>(NV2080_CTRL_CMD_EVENT_SET_NOTIFICATION,
+                                                       ControlSucceeds),
+    Control<NV2080_CTRL_TIMER_GET_TIME_PARAMS>(NV2080_CTRL_CMD_TIMER_GET_TIME, TimerTime),
+    Control<NV2080_CTRL_TIMER_GET_GPU_CPU_TIME_CORRELATION_INFO_PARAMS>(
+        NV2080_CTRL_CMD_TIMER_GET_GPU_CPU_TIME_CORRELATION_INFO, TimeCorrelation),
+    Control<NV2080_CTRL_RC_GET_WATCHDOG_INFO_PARAMS>(NV2080_CTRL_CMD_RC_GET_WATCHDOG_INFO,
+                                                     WatchdogInfo),
+    ControlOfSize(NV2080_CTRL_CMD_RC_RELEASE_WATCHDOG_REQUESTS, 0, ControlSucceeds),
+    ControlOfSize(NV2080_CTRL_CMD_RC_SOFT_DISABLE_WATCHDOG, 0, ControlSucceeds),
+    Control<NV2080_CTRL_PERF_BOOST_PARAMS>(NV2080_CTRL_CMD_PERF_BOOST, ControlSucceeds),
+};
+
+}  // namespace
+
+absl::Span<const ControlRow> EngineControls() { return kRows; }
+
+}  // namespace phantora

@@ -1,0 +1,412 @@
+// Controls of subdevices that describe the GPU: identity, memory, bus
+// (ctrl2080gpu.h, ctrl2080fb.h, ctrl2080bus.h, ctrl2080mc.h, ctrl2080gsp.h).
+#include <algorithm>
+#include <set>
+
+#include "trap/abi/rm_controls.h"
+#include "trap/rm/rm_control.h"
+#include "trap/rm/rm_resources.h"
+
+namespace phantora {
+namespace {
+
+using namespace abi;  // NOLINT: NVIDIA's names
+
+constexpr uint32_t kNvidiaVendor = 0x10de;
+// nv_arch.h NV_PMC_BOOT_42_ARCHITECTURE_GH100, as an architecture number; the
+// control's own header stops at Ada.
+constexpr uint32_t kArchitectureHopper = 0x180;
+
+// An index without public name. With 1, NVML takes the brand to be "NVIDIA", as on all
+// GPUs for data centres, and asks for more.
+constexpr uint32_t kGpuInfoDatacenter = 0x11;
+
+uint32_t GpuInfo(ControlCall& call) {
+  const GpuProfile& profile = call.profile();
+  return AnswerInlineList(call, [&](uint32_t index) -> uint32_t {
+    switch (index & 0xffff) {
+      case kGpuInfoDatacenter:
+        return 1;
+      case NV2080_CTRL_GPU_INFO_INDEX_IBMNPU_RELAXED_ORDERING:
+        return NV2080_CTRL_GPU_INFO_IBMNPU_RELAXED_ORDERING_UNSUPPORTED;
+      case NV2080_CTRL_GPU_INFO_INDEX_GPU_SMC_MODE:
+        return NV2080_CTRL_GPU_INFO_GPU_SMC_MODE_DISABLED;
+      case NV2080_CTRL_GPU_INFO_INDEX_GPU_SM_VERSION:
+        return profile.compute_major << 8 | profile.compute_minor << 4;
+      case NV2080_CTRL_GPU_INFO_INDEX_PER_RUNLIST_CHANNEL_RAM:
+        return NV2080_CTRL_GPU_INFO_INDEX_PER_RUNLIST_CHANNEL_RAM_ENABLED;
+      case NV2080_CTRL_GPU_INFO_INDEX_GPU_PROFILING_CAPABILITY:
+        return NV2080_CTRL_GPU_INFO_INDEX_GPU_PROFILING_CAPABILITY_ENABLED;
+      case NV2080_CTRL_GPU_INFO_INDEX_GPU_DEBUGGING_CAPABILITY:
+        return NV2080_CTRL_GPU_INFO_INDEX_GPU_DEBUGGING_CAPABILITY_ENABLED;
+      default:
+        return 0;  // "no" or "disabled" for all the others
+    }
+  });
+}
+
+uint32_t NameString(ControlCall& call) {
+  auto& params = call.Params<NV2080_CTRL_GPU_GET_NAME_STRING_PARAMS>();
+  if (params.gpuNameStringFlags == NV2080_CTRL_GPU_GET_NAME_STRING_FLAGS_TYPE_UNICODE) {
+    std::memset(&params.gpuNameString, 0, sizeof params.gpuNameString);
+    for (size_t i = 0; i < call.profile().product.size(); ++i) {
+      params.gpuNameString.unicode[i] = call.profile().product[i];
+    }
+  } else {
+    CopyText(params.gpuNameString.ascii, call.profile().product);
+  }
+  return NV_OK;
+}
+
+uint32_t ShortName(ControlCall& call) {
+  CopyText(call.Params<NV2080_CTRL_GPU_GET_SHORT_NAME_STRING_PARAMS>().gpuShortNameString,
+           call.profile().short_name);
+  return NV_OK;
+}
+
+uint32_t Id(ControlCall& call) {
+  call.Params<NV2080_CTRL_GPU_GET_ID_PARAMS>().gpuId = call.gpu().id();
+  return NV_OK;
+}
+
+uint32_t GidInfo(ControlCall& call) {
+  auto& params = call.Params<NV2080_CTRL_GPU_GET_GID_INFO_PARAMS>();
+  const Gpu& gpu = call.gpu();
+  std::memset(params.data, 0, sizeof params.data);
+  if ((params.flags & 2) != 0) {  // FORMAT_BINARY
+    params.length = gpu.uuid.size();
+    std::memcpy(params.data, gpu.uuid.data(), gpu.uuid.size());
+  } else {
+    const std::string text = gpu.uuid_text();
+    params.length = text.size() + 1;
+    std::memcpy(params.data, text.data(), text.size());
+  }
+  return NV_OK;
+}
+
+template <typename Params>
+uint32_t EccStatus(ControlCall& call) {
+  auto& params = call.Params<Params>();
+  for (auto& unit : params.units) {
+    std::memset(&unit, 0, sizeof unit);
+    unit.enabled = unit.supported = unit.scrubComplete = 1;
+  }
+  params.bFatalPoisonError = 0;
+  params.uncorrectableError = 0;
+  return NV_OK;
+}
+
+uint32_t EccConfiguration(ControlCall& call) {
+  auto& params = call.Params<NV2080_CTRL_GPU_QUERY_ECC_CONFIGURATION_PARAMS>();
+  params.currentConfiguration = params.defaultConfiguration =
+      NV2080_CTRL_GPU_ECC_CONFIGURATION_ENABLED;
+  return NV_OK;
+}
+
+// The 550 list is longer. One graphics engine and the copy engines.
+uint32_t Engines(ControlCall& call) {
+  auto& params = call.Params<NV2080_CTRL_GPU_GET_ENGINES_V2_PARAMS>();
+  params.engineCount = 0;
+  params.engineList[params.engineCount++] = NV2080_ENGINE_TYPE_GRAPHICS;
+  for (uint32_t i = 0; i < call.profile().copy_engines; ++i) {
+    params.engineList[params.engineCount++] = NV2080_ENGINE_TYPE_COPY0 + i;
+  }
+  return NV_OK;
+}
+
+// Memory sizes are reported in KiB.
+uint32_t FramebufferInfo(ControlCall& call, uint32_t index) {
+  const GpuProfile& profile = call.profile();
+  const VidmemHeap& heap = *call.gpu().heap;
+  const auto total_kib = static_cast<uint32_t>(profile.memory.total_mib << 10);
+  const auto usable_kib = static_cast<uint32_t>(heap.capacity() >> 10);
+  const auto free_kib = static_cast<uint32_t>(heap.free() >> 10);
+  const auto bar1_kib = static_cast<uint32_t>(profile.pci.bar1_mib << 10);
+  const uint32_t all_fbps = (1u << profile.litter.fbps) - 1;
+  switch (index) {
+    case NV2080_CTRL_FB_INFO_INDEX_PARTITION_COUNT:
+    case NV2080_CTRL_FB_INFO_INDEX_FBP_COUNT:
+      return profile.litter.fbps;
+    case NV2080_CTRL_FB_INFO_INDEX_PARTITION_MASK:
+    case NV2080_CTRL_FB_INFO_INDEX_FBP_MASK:
+      return all_fbps;
+    case NV2080_CTRL_FB_INFO_INDEX_BAR1_SIZE:
+    case NV2080_CTRL_FB_INFO_INDEX_BAR1_AVAIL_SIZE:
+    case NV2080_CTRL_FB_INFO_INDEX_BAR1_MAX_CONTIGUOUS_AVAIL_SIZE:
+      return bar1_kib;
+    case NV2080_CTRL_FB_INFO_INDEX_RAM_SIZE:
+    case NV2080_CTRL_FB_INFO_INDEX_TOTAL_RAM_SIZE:
+      return total_kib;
+    case NV2080_CTRL_FB_INFO_INDEX_HEAP_SIZE:
+    case NV2080_CTRL_FB_INFO_INDEX_MAPPABLE_HEAP_SIZE:
+    case NV2080_CTRL_FB_INFO_INDEX_USABLE_RAM_SIZE:
+      return usable_kib;
+    case NV2080_CTRL_FB_INFO_INDEX_HEAP_FREE:
+    case NV2080_CTRL_FB_INFO_INDEX_LARGEST_FREE_REGION_SIZE_KB:
+      return free_kib;
+    case NV2080_CTRL_FB_INFO_INDEX_BUS_WIDTH:
+      return profile.memory.bus_width_bits;
+    case NV2080_CTRL_FB_INFO_INDEX_RAM_TYPE:
+      return profile.memory.type == GpuProfile::MemoryType::kHbm3
+                 ? NV2080_CTRL_FB_INFO_RAM_TYPE_HBM3
+                 : NV2080_CTRL_FB_INFO_RAM_TYPE_HBM2;
+    case NV2080_CTRL_FB_INFO_INDEX_BANK_COUNT:
+      return 16;
+    case NV2080_CTRL_FB_INFO_INDEX_L2CACHE_SIZE:
+      return static_cast<uint32_t>(profile.memory.l2_bytes);
+    case NV2080_CTRL_FB_INFO_INDEX_LTC_COUNT:
+      return profile.litter.ltcs;
+    case NV2080_CTRL_FB_INFO_INDEX_LTS_COUNT:
+      return profile.litter.ltcs * 4;
+    case NV2080_CTRL_FB_INFO_INDEX_LTC_MASK:
+      return (1u << profile.litter.ltcs) - 1;
+    case NV2080_CTRL_FB_INFO_INDEX_ALLOW_PAGE_RETIREMENT:
+      return 1;
+    default:
+      return 0;
+  }
+}
+
+uint32_t FramebufferInfoV1(ControlCall& call) {
+  const auto& params = call.Params<NV2080_CTRL_FB_GET_INFO_PARAMS>();
+  return AnswerRemoteList(call, params.fbInfoListSize, params.fbInfoList,
+                          [&](uint32_t index) { return FramebufferInfo(call, index); });
+}
+
+uint32_t FramebufferInfoV2(ControlCall& call) {
+  return AnswerInlineList(call, [&](uint32_t index) { return FramebufferInfo(call, index); });
+}
+
+uint32_t PciIds(ControlCall& call) {
+  auto& params = call.Params<NV2080_CTRL_BUS_GET_PCI_INFO_PARAMS>();
+  const auto& pci = call.profile().pci;
+  params.pciDeviceId = pci.device << 16 | kNvidiaVendor;
+  params.pciSubSystemId = pci.subsystem << 16 | kNvidiaVendor;
+  params.pciRevisionId = pci.revision;
+  params.pciExtDeviceId = pci.device;
+  return NV_OK;
+}
+
+uint32_t PciBars(ControlCall& call) {
+  auto& params = call.Params<NV2080_CTRL_BUS_GET_PCI_BAR_INFO_PARAMS>();
+  std::memset(&params, 0, sizeof params);
+  const uint64_t bar1 = call.profile().pci.bar1_mib << 20;
+  const uint64_t index = call.gpu().index;
+  params.pciBarCount = 3;
+  params.pciBarInfo[0] = {0, 16, 16 << 20, 0xa0000000 + index * (64 << 20)};
+  params.pciBarInfo[1] = {0, static_cast<uint32_t>(bar1 >> 20), bar1, 0x20000000000 + index * bar1};
+  params.pciBarInfo[2] = {0, 32, 32 << 20, 0xa2000000 + index * (64 << 20)};
+  return NV_OK;
+}
+
+// PCIE_LINK_CAP_* and PCIE_LINK_CTRL_STATUS_*: generation g is coded g - 1 in the
+// GEN fields and g in the speed fields.
+uint32_t LinkCaps(const GpuProfile& profile) {
+  const uint32_t generation = profile.pci.generation, width = profile.pci.width;
+  return generation | width << 4 | (generation - 1) << 12 | (generation - 1) << 16 |
+         (generation - 1) << 20;
+}
+
+uint32_t BusInfo(ControlCall& call, uint32_t index) {
+  const GpuProfile& profile = call.profile();
+  const uint32_t generation = profile.pci.generation, width = profile.pci.width;
+  switch (index) {
+    case NV2080_CTRL_BUS_INFO_INDEX_TYPE:
+    case NV2080_CTRL_BUS_INFO_INDEX_INTERFACE_TYPE:
+    case NV2080_CTRL_BUS_INFO_INDEX_GPU_INTERFACE_TYPE:
+      return NV2080_CTRL_BUS_INFO_TYPE_PCI_EXPRESS;
+    case NV2080_CTRL_BUS_INFO_INDEX_INTLINE:
+      return 16;
+    case NV2080_CTRL_BUS_INFO_INDEX_PCIE_GPU_LINK_CAPS:
+    case NV2080_CTRL_BUS_INFO_INDEX_PCIE_ROOT_LINK_CAPS:
+    case NV2080_CTRL_BUS_INFO_INDEX_PCIE_UPSTREAM_LINK_CAPS:
+      return LinkCaps(profile);
+    case NV2080_CTRL_BUS_INFO_INDEX_PCIE_GPU_LINK_CTRL_STATUS:
+    case NV2080_CTRL_BUS_INFO_INDEX_PCIE_ROOT_LINK_CTRL_STATUS:
+      // LINK_SPEED 19:16, LINK_WIDTH 25:20
+      return generation << 16 | width << 20;
+    case NV2080_CTRL_BUS_INFO_INDEX_GPU_GART_SIZE:
+      return 0x400000;
+    case NV2080_CTRL_BUS_INFO_INDEX_BUS_NUMBER:
+      return call.gpu().bus;
+    case NV2080_CTRL_BUS_INFO_INDEX_PCIE_GEN_INFO:
+      // The generation's fields, where the capabilities have them.
+      return LinkCaps(profile) & 0xfff000;
+    default:
+      return 0;
+  }
+}
+
+uint32_t BusInfoV1(ControlCall& call) {
+  const auto& params = call.Params<NV2080_CTRL_BUS_GET_INFO_PARAMS>();
+  return AnswerRemoteList(call, params.busInfoListSize, params.busInfoList,
+                          [&](uint32_t index) { return BusInfo(call, index); });
+}
+
+uint32_t BusInfoV2(ControlCall& call) {
+  return AnswerInlineList(call, [&](uint32_t index) { return BusInfo(call, index); });
+}
+
+uint32_t ArchInfo(ControlCall& call) {
+  auto& params = call.Params<NV2080_CTRL_MC_GET_ARCH_INFO_PARAMS>();
+  params.architecture = call.profile().architecture == GpuProfile::Architecture::kHopper
+                            ? kArchitectureHopper
+                            : NV2080_CTRL_MC_ARCH_INFO_ARCHITECTURE_GA100;
+  params.implementation = 0;
+  params.revision = call.profile().pci.revision;
+  params.subRevision = 0;
+  return NV_OK;
+}
+
+uint32_t GspFeatures(ControlCall& call) {
+  auto& params = call.Params<NV2080_CTRL_GSP_GET_FEATURES_PARAMS>();
+  std::memset(&params, 0, sizeof params);
+  params.gspFeatures = 1;  // UVM_ENABLED
+  params.bValid = params.bDefaultGspRmGpu = 1;
+  CopyText(params.firmwareVersion, call.machine().driver.text);
+  return NV_OK;
+}
+
+uint32_t BoardInfo(ControlCall& call) {
+  auto& params = call.Params<NV2080_CTRL_GPU_GET_OEM_BOARD_INFO_PARAMS>();
+  std::memset(&params, 0, sizeof params);
+  return NV_OK;
+}
+
+// One policy, the timeslice, at its default. libcuda gives up without it.
+uint32_t ComputePolicy(ControlCall& call) {
+  auto& params = call.Params<NV2080_CTRL_GPU_GET_COMPUTE_POLICY_CONFIG_PARAMS>();
+  std::memset(&params, 0, sizeof params);
+  params.numConfigs = 1;
+  params.configList[0].type = NV2080_CTRL_GPU_COMPUTE_POLICY_TIMESLICE;
+  params.configList[0].data.timeslice = NV2080_CTRL_CMD_GPU_COMPUTE_TIMESLICE_DEFAULT;
+  return NV_OK;
+}
+
+// The processes that have an object of a class on this GPU; the class of compute
+// objects finds those that run CUDA (subdevice_ctrl_gpu_kernel.c).
+uint32_t Processes(ControlCall& call) {
+  auto& params = call.Params<NV2080_CTRL_GPU_GET_PIDS_PARAMS>();
+  if (params.idType != NV2080_CTRL_GPU_GET_PIDS_ID_TYPE_CLASS) return NV_ERR_NOT_SUPPORTED;
+  std::set<pid_t> processes;
+  call.rm.server.ForEach([&](const RmClient& client) {
+    client.ForEach([&](const RmObject& object) {
+      if (object.class_id == params.id && object.gpu == call.gpu().index) {
+        processes.insert(client.process());
+      }
+    });
+  });
+  params.pidTblCount = std::min<uint32_t>(processes.size(), std::size(params.pidTbl));
+  std::copy_n(processes.begin(), params.pidTblCount, params.pidTbl);
+  return NV_OK;
+}
+
+// The video memory that a process has on this GPU.
+NV2080_CTRL_GPU_PID_INFO_VIDEO_MEMORY_USAGE_DATA VideoMemoryOf(ControlCall& call, pid_t process) {
+  NV2080_CTRL_GPU_PID_INFO_VIDEO_MEMORY_USAGE_DATA usage = {};
+  std::set<const RmResource*> seen;
+  call.rm.server.ForEach([&](const RmClient& client) {
+    if (client.process() != process) return;
+    client.ForEach([&](const RmObject& object) {
+      auto memory = object.As<MemoryResource>();
+      if (memory == nullptr || memory->memory->kind() != MemoryKind::kVidmem ||
+          memory->reservation == nullptr || memory->gpu != call.gpu().index ||
+          !seen.insert(memory.get()).second) {
+        return;
+      }
+      (memory->owner == process ? usage.memPrivate : usage.memSharedDuped) +=
+          memory->reservation->bytes();
+    });
+  });
+  return usage;
+}
+
+uint32_t ProcessInfo(ControlCall& call) {
+  auto& params = call.Params<NV2080_CTRL_GPU_GET_PID_INFO_PARAMS>();
+  if (params.pidInfoListCount > std::size(params.pidInfoList)) return NV_ERR_INVALID_ARGUMENT;
+  for (uint32_t i = 0; i < params.pidInfoListCount; ++i) {
+    auto& info = params.pidInfoList[i];
+    if (info.index != NV2080_CTRL_GPU_PID_INFO_INDEX_VIDEO_MEMORY_USAGE) {
+      info.result = NV_ERR_INVALID_ARGUMENT;
+      continue;
+    }
+    info.data.vidMemUsage = VideoMemoryOf(call, info.pid);
+    info.smcSubscription = {~0u, ~0u};  // no MIG
+    info.result = NV_OK;
+  }
+  return NV_OK;
+}
+
+// 0x20808159, undocumented: a count and 41 {index, value} pairs. Zero is accepted.
+uint32_t Undocumented8159(ControlCall& call) {
+  return AnswerInlineList(call, [](uint32_t) { return 0; });
+}
+
+constexpr ControlRow kRows[] = {
+    Control<NV2080_CTRL_GPU_GET_INFO_V2_PARAMS, NV2080_CTRL_GPU_GET_INFO_V2_PARAMS_V550>(
+        NV2080_CTRL_CMD_GPU_GET_INFO_V2, GpuInfo),
+    Control<NV2080_CTRL_GPU_GET_NAME_STRING_PARAMS>(NV2080_CTRL_CMD_GPU_GET_NAME_STRING,
+                                                    NameString),
+    Control<NV2080_CTRL_GPU_GET_SHORT_NAME_STRING_PARAMS>(NV2080_CTRL_CMD_GPU_GET_SHORT_NAME_STRING,
+                                                          ShortName),
+    Control<NV2080_CTRL_GPU_GET_SIMULATION_INFO_PARAMS>(NV2080_CTRL_CMD_GPU_GET_SIMULATION_INFO,
+                                                        ControlAnswersZero),
+    Control<NV2080_CTRL_GPU_GET_ID_PARAMS>(NV2080_CTRL_CMD_GPU_GET_ID, Id),
+    Control<NV2080_CTRL_GPU_GET_GID_INFO_PARAMS>(NV2080_CTRL_CMD_GPU_GET_GID_INFO, GidInfo),
+    Control<NV2080_CTRL_GPU_QUERY_COMPUTE_MODE_RULES_PARAMS>(
+        NV2080_CTRL_CMD_GPU_QUERY_COMPUTE_MODE_RULES, ControlAnswersZero),
+    // ACQUIRE and RELEASE_COMPUTE_MODE_RESERVATION; named in no public header.
+    ControlOfSize(0x20800145, 0, ControlSucceeds),
+    ControlOfSize(0x20800146, 0, ControlSucceeds),
+    {NV2080_CTRL_CMD_GPU_QUERY_ECC_STATUS, sizeof(NV2080_CTRL_GPU_QUERY_ECC_STATUS_PARAMS),
+     sizeof(NV2080_CTRL_GPU_QUERY_ECC_STATUS_PARAMS_V550),
+     [](ControlCall& call) {
+       return call.machine().abi_550()
+                  ? EccStatus<NV2080_CTRL_GPU_QUERY_ECC_STATUS_PARAMS_V550>(call)
+                  : EccStatus<NV2080_CTRL_GPU_QUERY_ECC_STATUS_PARAMS>(call);
+     }},
+    Control<NV2080_CTRL_GPU_QUERY_ECC_CONFIGURATION_PARAMS>(
+        NV2080_CTRL_CMD_GPU_QUERY_ECC_CONFIGURATION, EccConfiguration),
+    Control<NV2080_CTRL_GPU_GET_OEM_BOARD_INFO_PARAMS>(NV2080_CTRL_CMD_GPU_GET_OEM_BOARD_INFO,
+                                                       BoardInfo),
+    Control<NV2080_CTRL_GPU_GET_ENGINES_V2_PARAMS, NV2080_CTRL_GPU_GET_ENGINES_V2_PARAMS_V550>(
+        NV2080_CTRL_CMD_GPU_GET_ENGINES_V2, Engines),
+    Control<NV2080_CTRL_GPU_GET_ACTIVE_PARTITION_IDS_PARAMS>(
+        NV2080_CTRL_CMD_GPU_GET_ACTIVE_PARTITION_IDS, ControlAnswersZero),
+    // No MIG: the driver refuses.
+    {NV2080_CTRL_CMD_GPU_GET_PARTITIONS, sizeof(NV2080_CTRL_GPU_GET_PARTITIONS_PARAMS),
+     sizeof(NV2080_CTRL_GPU_GET_PARTITIONS_PARAMS_V550), ControlNotSupported},
+    Control<NV2080_CTRL_GPU_GET_PIDS_PARAMS>(NV2080_CTRL_CMD_GPU_GET_PIDS, Processes),
+    Control<NV2080_CTRL_GPU_GET_PID_INFO_PARAMS>(NV2080_CTRL_CMD_GPU_GET_PID_INFO, ProcessInfo),
+    Control<NV2080_CTRL_GPU_GET_COMPUTE_POLICY_CONFIG_PARAMS>(
+        NV2080_CTRL_CMD_GPU_GET_COMPUTE_POLICY_CONFIG, ComputePolicy),
+    Control<NV2080_CTRL_FB_GET_INFO_PARAMS>(NV2080_CTRL_CMD_FB_GET_INFO, FramebufferInfoV1),
+    Control<NV2080_CTRL_FB_GET_INFO_V2_PARAMS, NV2080_CTRL_FB_GET_INFO_V2_PARAMS_V550>(
+        NV2080_CTRL_CMD_FB_GET_INFO_V2, FramebufferInfoV2),
+    Control<NV2080_CTRL_BUS_GET_PCI_INFO_PARAMS>(NV2080_CTRL_CMD_BUS_GET_PCI_INFO, PciIds),
+    Control<NV2080_CTRL_BUS_GET_PCI_BAR_INFO_PARAMS>(NV2080_CTRL_CMD_BUS_GET_PCI_BAR_INFO, PciBars),
+    Control<NV2080_CTRL_BUS_GET_INFO_PARAMS>(NV2080_CTRL_CMD_BUS_GET_INFO, BusInfoV1),
+    Control<NV2080_CTRL_BUS_GET_INFO_V2_PARAMS>(NV2080_CTRL_CMD_BUS_GET_INFO_V2, BusInfoV2),
+    Control<NV2080_CTRL_CMD_BUS_GET_PCIE_SUPPORTED_GPU_ATOMICS_PARAMS>(
+        NV2080_CTRL_CMD_BUS_GET_PCIE_SUPPORTED_GPU_ATOMICS, ControlAnswersZero),
+    // No chip-to-chip link to the CPU.
+    Control<NV2080_CTRL_CMD_BUS_GET_C2C_INFO_PARAMS>(NV2080_CTRL_CMD_BUS_GET_C2C_INFO,
+                                                     ControlAnswersZero),
+    Control<NV2080_CTRL_MC_GET_ARCH_INFO_PARAMS>(NV2080_CTRL_CMD_MC_GET_ARCH_INFO, ArchInfo),
+    Control<NV2080_CTRL_MC_SERVICE_INTERRUPTS_PARAMS>(NV2080_CTRL_CMD_MC_SERVICE_INTERRUPTS,
+                                                      ControlSucceeds),
+    Control<NV2080_CTRL_GSP_GET_FEATURES_PARAMS>(NV2080_CTRL_CMD_GSP_GET_FEATURES, GspFeatures),
+    ControlOfSize(0x20808159, 332, Undocumented8159),
+    // Peer access between two GPUs (undocumented): zero permits it.
+    ControlOfSize(0x20808162, 1, ControlAnswersZero),
+    // Undocumented, refused without harm on every machine seen.
+    ControlOfSize(0x20808161, 952, ControlNotSupported),
+    ControlOfSize(0x20810108, 992, ControlNotSupported),
+    ControlOfSize(0x20809038, 4, ControlNotSupported),
+};
+
+}  // namespace
+
+absl::Span<const ControlRow> GpuControls() { return kRows; }
+
+}  // namespace phantora

@@ -1,0 +1,269 @@
+// Controls of the root object (ctrl0000*.h): the machine and its GPUs.
+#include "trap/abi/escapes.h"
+#include "trap/abi/rm_classes.h"
+#include "trap/abi/rm_controls.h"
+#include "trap/rm/rm_control.h"
+#include "trap/rm/rm_resources.h"
+
+namespace phantora {
+namespace {
+
+using namespace abi;  // NOLINT: NVIDIA's names
+
+uint32_t BuildVersion(ControlCall& call) {
+  auto& params = call.Params<NV0000_CTRL_SYSTEM_GET_BUILD_VERSION_PARAMS>();
+  const std::string& version = call.machine().driver.text;
+  const std::string title = "NVIDIA UNIX Open Kernel Module for x86_64  " + version;
+  const auto write = [&](uint64_t pointer, const std::string& text) {
+    return pointer == 0 ||
+           (text.size() < params.sizeOfStrings &&
+            call.call.memory().Write(RemoteAddress{pointer}, text.c_str(), text.size() + 1));
+  };
+  if (!write(params.pDriverVersionBuffer, version) || !write(params.pVersionBuffer, version) ||
+      !write(params.pTitleBuffer, title)) {
+    return NV_ERR_INVALID_POINTER;
+  }
+  params.changelistNumber = params.officialChangelistNumber = 0;
+  return NV_OK;
+}
+
+uint32_t AddressSpaceType(ControlCall& call) {
+  auto& params = call.Params<NV0000_CTRL_CLIENT_GET_ADDR_SPACE_TYPE_PARAMS>();
+  RmObject* object = call.client.Find(params.hObject);
+  if (object == nullptr) return NV_ERR_INVALID_OBJECT_HANDLE;
+  params.addrSpaceType = NV0000_CTRL_CMD_CLIENT_GET_ADDR_SPACE_TYPE_SYSMEM;
+  if (auto resource = object->As<MemoryResource>()) {
+    if (resource->memory->kind() == MemoryKind::kVidmem) {
+      params.addrSpaceType = NV0000_CTRL_CMD_CLIENT_GET_ADDR_SPACE_TYPE_VIDMEM;
+    }
+  } else if (object->As<DoorbellResource>() != nullptr) {
+    params.addrSpaceType = NV0000_CTRL_CMD_CLIENT_GET_ADDR_SPACE_TYPE_REGMEM;
+  }
+  return NV_OK;
+}
+
+template <size_t N>
+void FillIds(ControlCall& call, uint32_t (&ids)[N]) {
+  for (size_t i = 0; i < N; ++i) {
+    ids[i] =
+        i < call.machine().gpus.size() ? call.machine().gpus[i].id() : NV0000_CTRL_GPU_INVALID_ID;
+  }
+}
+
+uint32_t AttachedIds(ControlCall& call) {
+  FillIds(call, call.Params<NV0000_CTRL_GPU_GET_ATTACHED_IDS_PARAMS>().gpuIds);
+  return NV_OK;
+}
+
+uint32_t ProbedIds(ControlCall& call) {
+  auto& params = call.Params<NV0000_CTRL_GPU_GET_PROBED_IDS_PARAMS>();
+  FillIds(call, params.gpuIds);
+  for (uint32_t& id : params.excludedGpuIds) id = NV0000_CTRL_GPU_INVALID_ID;
+  return NV_OK;
+}
+
+uint32_t DeviceIds(ControlCall& call) {
+  call.Params<NV0000_CTRL_GPU_GET_DEVICE_IDS_PARAMS>().deviceIds =
+      (1u << call.machine().gpus.size()) - 1;
+  return NV_OK;
+}
+
+template <typename Params>
+uint32_t IdInfo(ControlCall& call) {
+  auto& params = call.Params<Params>();
+  const Gpu* gpu = call.machine().GpuById(params.gpuId);
+  if (gpu == nullptr) return NV_ERR_INVALID_ARGUMENT;
+  params.gpuFlags = 0;
+  params.deviceInstance = gpu->index;
+  params.subDeviceInstance = 0;
+  params.sliStatus = 0;
+  params.boardId = gpu->id();
+  params.gpuInstance = gpu->index;
+  params.numaId = -1;
+  return NV_OK;
+}
+
+uint32_t PciInfo(ControlCall& call) {
+  auto& params = call.Params<NV0000_CTRL_GPU_GET_PCI_INFO_PARAMS>();
+  const Gpu* gpu = call.machine().GpuById(params.gpuId);
+  if (gpu == nullptr) return NV_ERR_INVALID_ARGUMENT;
+  params.domain = 0;
+  params.bus = static_cast<uint16_t>(gpu->bus);
+  params.slot = 0;
+  return NV_OK;
+}
+
+uint32_t UuidFromId(ControlCall& call) {
+  auto& params = call.Params<NV0000_CTRL_GPU_GET_UUID_FROM_GPU_ID_PARAMS>();
+  const Gpu* gpu = call.machine().GpuById(params.gpuId);
+  if (gpu == nullptr) return NV_ERR_INVALID_ARGUMENT;
+  if ((params.flags & 2) != 0) {  // FORMAT_BINARY
+    std::memset(params.gpuUuid, 0, sizeof params.gpuUuid);
+    std::memcpy(params.gpuUuid, gpu->uuid.data(), gpu->uuid.size());
+    params.uuidStrLen = gpu->uuid.size();
+  } else {
+    CopyText(params.gpuUuid, gpu->uuid_text());
+    params.uuidStrLen = gpu->uuid_text().size() + 1;
+  }
+  return NV_OK;
+}
+
+uint32_t DrainState(ControlCall& call) {
+  auto& params = call.Params<NV0000_CTRL_GPU_QUERY_DRAIN_STATE_PARAMS>();
+  if (call.machine().GpuById(params.gpuId) == nullptr) return NV_ERR_INVALID_ARGUMENT;
+  params.drainState = NV0000_CTRL_GPU_DRAIN_STATE_DISABLED;
+  params.flags = 0;
+  return NV_OK;
+}
+
+uint32_t MemopEnable(ControlCall& call) {
+  // Stream memory operations of the second version need no switch.
+  call.Params<NV0000_CTRL_GPU_GET_MEMOP_ENABLE_PARAMS>().enableMask = 0;
+  return NV_OK;
+}
+
+uint32_t FabricStatus(ControlCall& call) {
+  // The fabric manager has nothing to wait for.
+  call.Params<NV0000_CTRL_SYSTEM_GET_FABRIC_STATUS_PARAMS>().fabricStatus =
+      NV0000_CTRL_GET_SYSTEM_FABRIC_STATUS_SKIP;
+  return NV_OK;
+}
+
+uint32_t CpuInfo(ControlCall& call) {
+  auto& params = call.Params<NV0000_CTRL_SYSTEM_GET_CPU_INFO_PARAMS>();
+  std::memset(&params, 0, sizeof params);
+  params.clock = 2000;
+  params.dataCacheLineSize = 64;
+  params.numLogicalCpus = params.numPhysicalCpus = params.coresOnDie = 1;
+  CopyText(params.name, "x86_64");
+  return NV_OK;
+}
+
+// Peers reach each other over NVLink; every GPU reaches itself.
+constexpr uint32_t kPeerCaps = NV0000_CTRL_SYSTEM_GET_P2P_CAPS_READS_SUPPORTED_MASK |
+                               NV0000_CTRL_SYSTEM_GET_P2P_CAPS_WRITES_SUPPORTED_MASK |
+                               NV0000_CTRL_SYSTEM_GET_P2P_CAPS_PROP_SUPPORTED_MASK |
+                               NV0000_CTRL_SYSTEM_GET_P2P_CAPS_NVLINK_SUPPORTED_MASK |
+                               NV0000_CTRL_SYSTEM_GET_P2P_CAPS_ATOMICS_SUPPORTED_MASK;
+
+uint32_t PeerCaps(ControlCall& call) {
+  // The 550 structure only adds a pointer at the end.
+  auto& params = call.Params<NV0000_CTRL_SYSTEM_GET_P2P_CAPS_PARAMS>();
+  const uint32_t count = params.gpuCount;
+  if (count == 0 || count > std::size(params.gpuIds)) return NV_ERR_INVALID_ARGUMENT;
+  params.p2pCaps = count > 1 ? kPeerCaps : NV0000_CTRL_SYSTEM_GET_P2P_CAPS_LOOPBACK_SUPPORTED_MASK;
+  params.p2pOptimalReadCEs = params.p2pOptimalWriteCEs = 0;
+  std::memset(params.p2pCapsStatus, NV0000_P2P_CAPS_STATUS_OK, sizeof params.p2pCapsStatus);
+  if (params.busPeerIds != 0) {
+    std::vector<uint32_t> ids(count * count);
+    for (uint32_t i = 0; i < count; ++i) {
+      for (uint32_t j = 0; j < count; ++j) {
+        ids[i * count + j] = i == j ? NV0000_CTRL_SYSTEM_GET_P2P_CAPS_INVALID_PEER : j;
+      }
+    }
+    if (!call.call.memory().Write(RemoteAddress{params.busPeerIds}, ids.data(), ids.size() * 4)) {
+      return NV_ERR_INVALID_POINTER;
+    }
+  }
+  return NV_OK;
+}
+
+template <typename Params>
+uint32_t PeerCapsV2(ControlCall& call) {
+  auto& params = call.Params<Params>();
+  const uint32_t count = params.gpuCount;
+  if (count == 0 || count > std::size(params.gpuIds)) return NV_ERR_INVALID_ARGUMENT;
+  params.p2pCaps = count > 1 ? kPeerCaps : NV0000_CTRL_SYSTEM_GET_P2P_CAPS_LOOPBACK_SUPPORTED_MASK;
+  params.p2pOptimalReadCEs = params.p2pOptimalWriteCEs = 0;
+  std::memset(params.p2pCapsStatus, NV0000_P2P_CAPS_STATUS_OK, sizeof params.p2pCapsStatus);
+  for (uint32_t& id : params.busPeerIds) id = 0;
+  if constexpr (requires { params.busEgmPeerIds; }) {
+    for (uint32_t& id : params.busEgmPeerIds) id = NV0000_CTRL_SYSTEM_GET_P2P_CAPS_INVALID_PEER;
+  }
+  return NV_OK;
+}
+
+uint32_t PeerCapsMatrix(ControlCall& call) {
+  auto& params = call.Params<NV0000_CTRL_SYSTEM_GET_P2P_CAPS_MATRIX_PARAMS>();
+  constexpr uint32_t kMost = std::size(decltype(params.gpuIdGrpA){});
+  if (params.grpACount > kMost || params.grpBCount > kMost) return NV_ERR_INVALID_ARGUMENT;
+  const bool one_group = params.grpBCount == 0;
+  const uint32_t columns = one_group ? params.grpACount : params.grpBCount;
+  for (uint32_t i = 0; i < params.grpACount; ++i) {
+    for (uint32_t j = 0; j < columns; ++j) {
+      const uint32_t a = params.gpuIdGrpA[i];
+      const uint32_t b = one_group ? params.gpuIdGrpA[j] : params.gpuIdGrpB[j];
+      if (call.machine().GpuById(a) == nullptr || call.machine().GpuById(b) == nullptr) {
+        return NV_ERR_INVALID_ARGUMENT;
+      }
+      params.p2pCaps[i][j] =
+          a == b ? NV0000_CTRL_SYSTEM_GET_P2P_CAPS_LOOPBACK_SUPPORTED_MASK | kPeerCaps : kPeerCaps;
+      params.a2bOptimalReadCes[i][j] = params.a2bOptimalWriteCes[i][j] = 0;
+      params.b2aOptimalReadCes[i][j] = params.b2aOptimalWriteCes[i][j] = 0;
+    }
+  }
+  return NV_OK;
+}
+
+uint32_t BoostGroups(ControlCall& call) {
+  call.Params<NV0000_SYNC_GPU_BOOST_GROUP_INFO_PARAMS>().groupCount = 0;
+  return NV_OK;
+}
+
+constexpr ControlRow kRows[] = {
+    Control<NV0000_CTRL_SYSTEM_GET_BUILD_VERSION_PARAMS>(NV0000_CTRL_CMD_SYSTEM_GET_BUILD_VERSION,
+                                                         BuildVersion),
+    Control<NV0000_CTRL_SYSTEM_GET_CPU_INFO_PARAMS>(NV0000_CTRL_CMD_SYSTEM_GET_CPU_INFO, CpuInfo),
+    Control<NV0000_CTRL_SYSTEM_GET_FEATURES_PARAMS>(NV0000_CTRL_CMD_SYSTEM_GET_FEATURES,
+                                                    ControlAnswersZero),
+    Control<NV0000_CTRL_SYSTEM_GET_FABRIC_STATUS_PARAMS>(NV0000_CTRL_CMD_SYSTEM_GET_FABRIC_STATUS,
+                                                         FabricStatus),
+    Control<NV0000_CTRL_SYSTEM_GET_P2P_CAPS_PARAMS, NV0000_CTRL_SYSTEM_GET_P2P_CAPS_PARAMS_V550>(
+        NV0000_CTRL_CMD_SYSTEM_GET_P2P_CAPS, PeerCaps),
+    {NV0000_CTRL_CMD_SYSTEM_GET_P2P_CAPS_V2, sizeof(NV0000_CTRL_SYSTEM_GET_P2P_CAPS_V2_PARAMS),
+     sizeof(NV0000_CTRL_SYSTEM_GET_P2P_CAPS_V2_PARAMS_V550),
+     [](ControlCall& call) {
+       return call.machine().abi_550()
+                  ? PeerCapsV2<NV0000_CTRL_SYSTEM_GET_P2P_CAPS_V2_PARAMS_V550>(call)
+                  : PeerCapsV2<NV0000_CTRL_SYSTEM_GET_P2P_CAPS_V2_PARAMS>(call);
+     }},
+    Control<NV0000_CTRL_SYSTEM_GET_P2P_CAPS_MATRIX_PARAMS>(
+        NV0000_CTRL_CMD_SYSTEM_GET_P2P_CAPS_MATRIX, PeerCapsMatrix),
+    Control<NV0000_CTRL_CLIENT_GET_ADDR_SPACE_TYPE_PARAMS>(
+        NV0000_CTRL_CMD_CLIENT_GET_ADDR_SPACE_TYPE, AddressSpaceType),
+    Control<NV0000_CTRL_CLIENT_SET_INHERITED_SHARE_POLICY_PARAMS>(
+        NV0000_CTRL_CMD_CLIENT_SET_INHERITED_SHARE_POLICY, ControlSucceeds),
+    Control<NV0000_CTRL_GPU_GET_ATTACHED_IDS_PARAMS>(NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS,
+                                                     AttachedIds),
+    Control<NV0000_CTRL_GPU_GET_PROBED_IDS_PARAMS>(NV0000_CTRL_CMD_GPU_GET_PROBED_IDS, ProbedIds),
+    Control<NV0000_CTRL_GPU_ATTACH_IDS_PARAMS>(NV0000_CTRL_CMD_GPU_ATTACH_IDS, ControlSucceeds),
+    Control<NV0000_CTRL_GPU_DETACH_IDS_PARAMS>(NV0000_CTRL_CMD_GPU_DETACH_IDS, ControlSucceeds),
+    Control<NV0000_CTRL_GPU_ASYNC_ATTACH_ID_PARAMS>(NV0000_CTRL_CMD_GPU_ASYNC_ATTACH_ID,
+                                                    ControlSucceeds),
+    Control<NV0000_CTRL_GPU_GET_DEVICE_IDS_PARAMS>(NV0000_CTRL_CMD_GPU_GET_DEVICE_IDS, DeviceIds),
+    Control<NV0000_CTRL_GPU_GET_ID_INFO_PARAMS>(NV0000_CTRL_CMD_GPU_GET_ID_INFO,
+                                                IdInfo<NV0000_CTRL_GPU_GET_ID_INFO_PARAMS>),
+    Control<NV0000_CTRL_GPU_GET_ID_INFO_V2_PARAMS>(NV0000_CTRL_CMD_GPU_GET_ID_INFO_V2,
+                                                   IdInfo<NV0000_CTRL_GPU_GET_ID_INFO_V2_PARAMS>),
+    Control<NV0000_CTRL_GPU_GET_PCI_INFO_PARAMS>(NV0000_CTRL_CMD_GPU_GET_PCI_INFO, PciInfo),
+    Control<NV0000_CTRL_GPU_GET_UUID_FROM_GPU_ID_PARAMS>(NV0000_CTRL_CMD_GPU_GET_UUID_FROM_GPU_ID,
+                                                         UuidFromId),
+    Control<NV0000_CTRL_GPU_QUERY_DRAIN_STATE_PARAMS>(NV0000_CTRL_CMD_GPU_QUERY_DRAIN_STATE,
+                                                      DrainState),
+    Control<NV0000_CTRL_GPU_GET_MEMOP_ENABLE_PARAMS>(NV0000_CTRL_CMD_GPU_GET_MEMOP_ENABLE,
+                                                     MemopEnable),
+    Control<NV0000_SYNC_GPU_BOOST_GROUP_INFO_PARAMS>(NV0000_CTRL_CMD_SYNC_GPU_BOOST_GROUP_INFO,
+                                                     BoostGroups),
+    // Confidential computing is off (ctrlcb33.h); the 550 block has a byte more.
+    Control<NV_CONF_COMPUTE_CTRL_CMD_SYSTEM_GET_CAPABILITIES_PARAMS,
+            NV_CONF_COMPUTE_CTRL_CMD_SYSTEM_GET_CAPABILITIES_PARAMS_V550>(
+        NV_CONF_COMPUTE_CTRL_CMD_SYSTEM_GET_CAPABILITIES, ControlAnswersZero),
+    Control<NV_CONF_COMPUTE_CTRL_CMD_SYSTEM_GET_GPUS_STATE_PARAMS>(
+        NV_CONF_COMPUTE_CTRL_CMD_SYSTEM_GET_GPUS_STATE, ControlAnswersZero),
+};
+
+}  // namespace
+
+absl::Span<const ControlRow> SystemControls() { return kRows; }
+
+}  // namespace phantora

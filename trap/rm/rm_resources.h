@@ -1,0 +1,73 @@
+// The kinds of resources behind RM objects.
+#ifndef PHANTORA_TRAP_RM_RM_RESOURCES_H_
+#define PHANTORA_TRAP_RM_RM_RESOURCES_H_
+
+#include <memory>
+#include <utility>
+
+#include "trap/gpu/channel.h"
+#include "trap/gpu/gpu_context.h"
+#include "trap/gpu/gpu_scheduler.h"
+#include "trap/rm/os_events.h"
+#include "trap/rm/rm_objects.h"
+#include "uvm_model/memory_object.h"
+#include "uvm_model/vidmem_heap.h"
+
+namespace phantora {
+
+struct MemoryResource : RmResource {
+  std::shared_ptr<MemoryObject> memory;
+  // Of the GPU's memory, or of the process's share of system memory.
+  std::unique_ptr<VidmemHeap::Reservation> reservation;
+  int gpu = -1;
+  pid_t owner = 0;  // the process that allocated it; others may have duplicates
+};
+
+// A reserved range of virtual addresses (NV50_MEMORY_VIRTUAL); carries no memory.
+struct VirtualRangeResource : RmResource {
+  uint64_t base = 0;
+  uint64_t size = 0;
+  std::shared_ptr<GpuContext> context;
+};
+
+struct VaSpaceResource : RmResource {
+  std::shared_ptr<GpuContext> context = std::make_shared<GpuContext>();
+};
+
+// KEPLER_CHANNEL_GROUP_A (a TSG) and FERMI_CONTEXT_SHARE_A.
+struct ChannelGroupResource : RmResource {
+  uint64_t id = 0;  // unique in the machine
+  uint32_t engine = 0;
+  std::shared_ptr<VaSpaceResource> va_space;
+};
+struct ContextShareResource : RmResource {
+  std::shared_ptr<VaSpaceResource> va_space;
+};
+
+struct ChannelResource : RmResource {
+  ChannelResource(std::shared_ptr<Channel> channel, GpuScheduler* scheduler)
+      : channel(std::move(channel)), scheduler(scheduler) {}
+  ~ChannelResource() override { scheduler->Remove(channel.get()); }
+
+  const std::shared_ptr<Channel> channel;
+  GpuScheduler* const scheduler;
+  // Of the notification that publishes the work submit token.
+  uint32_t token_notification = 1;
+};
+
+struct DoorbellResource : RmResource {
+  std::shared_ptr<Doorbell> doorbell;
+};
+
+// A class object bound to a channel.
+struct EngineResource : RmResource {
+  uint32_t engine = 0;  // NV2080_ENGINE_TYPE_*
+};
+
+struct EventResource : RmResource {
+  std::shared_ptr<OsEvents::Registration> registration;
+};
+
+}  // namespace phantora
+
+#endif  // PHANTORA_TRAP_RM_RM_RESOURCES_H_

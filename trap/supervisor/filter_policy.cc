@@ -1,0 +1,102 @@
+#include "trap/supervisor/filter_policy.h"
+
+#include <fcntl.h>
+#include <seccomp.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <initializer_list>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "trap/supervisor/unique_fd.h"
+
+namespace phantora {
+namespace {
+
+// kernel-open/common/inc/nv-ioctl-numbers.h: all escapes are type 'F'.
+constexpr uint64_t kEscapeTypeMask = 0xff00;
+constexpr uint64_t kEscapeType = 0x4600;
+// kernel-open/nvidia-uvm/uvm_ioctl.h: bare numbers, and two above them.
+constexpr uint64_t kUvmNumbersEnd = 2048;
+constexpr uint64_t kUvmInitialize = 0x30000001;
+constexpr uint64_t kUvmDeinitialize = 0x30000002;
+
+class Policy {
+ public:
+  explicit Policy(scmp_filter_ctx context) : context_(context) {}
+
+  void Trap(int call, std::initializer_list<scmp_arg_cmp> conditions = {}) {
+    if (error_ != 0) return;
+    error_ = seccomp_rule_add_exact_array(context_, SCMP_ACT_NOTIFY, call, conditions.size(),
+                                          conditions.begin());
+    if (error_ != 0) failed_call_ = call;
+  }
+
+  absl::Status status() const {
+    if (error_ == 0) return absl::OkStatus();
+    return absl::InternalError(absl::StrCat("libseccomp refused the rule for system call ",
+                                            failed_call_, ": ", std::strerror(-error_)));
+  }
+
+ private:
+  scmp_filter_ctx context_;
+  int error_ = 0;
+  int failed_call_ = 0;
+};
+
+absl::StatusOr<std::vector<sock_filter>> Export(scmp_filter_ctx context) {
+  UniqueFd file(memfd_create("phantora-bpf", MFD_CLOEXEC));
+  if (!file.valid()) return absl::InternalError("memfd_create failed");
+  if (int error = seccomp_export_bpf(context, file.get()); error != 0) {
+    return absl::InternalError(absl::StrCat("seccomp_export_bpf: ", std::strerror(-error)));
+  }
+  struct stat status;
+  if (fstat(file.get(), &status) != 0) return absl::InternalError("fstat failed");
+  std::vector<sock_filter> program(status.st_size / sizeof(sock_filter));
+  if (pread(file.get(), program.data(), status.st_size, 0) != status.st_size) {
+    return absl::InternalError("short read of the BPF program");
+  }
+  return program;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<sock_filter>> BuildFilter() {
+  scmp_filter_ctx context = seccomp_init(SCMP_ACT_ALLOW);
+  if (context == nullptr) return absl::InternalError("seccomp_init failed");
+  absl::Cleanup release = [context] { seccomp_release(context); };
+  // 32-bit system calls are none of ours; the default would kill their caller.
+  seccomp_attr_set(context, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_ALLOW);
+  // A balanced tree keeps the cost of untrapped calls low.
+  seccomp_attr_set(context, SCMP_FLTATR_CTL_OPTIMIZE, 2);
+
+  Policy policy(context);
+  // The driver's files are never created by a rank.
+  policy.Trap(SCMP_SYS(open), {SCMP_A1(SCMP_CMP_MASKED_EQ, O_CREAT, 0)});
+  policy.Trap(SCMP_SYS(openat), {SCMP_A2(SCMP_CMP_MASKED_EQ, O_CREAT, 0)});
+  policy.Trap(SCMP_SYS(openat2));
+  policy.Trap(SCMP_SYS(stat));
+  policy.Trap(SCMP_SYS(lstat));
+  // With AT_EMPTY_PATH it is glibc's fstat.
+  policy.Trap(SCMP_SYS(newfstatat), {SCMP_A3(SCMP_CMP_MASKED_EQ, AT_EMPTY_PATH, 0)});
+  policy.Trap(SCMP_SYS(statx), {SCMP_A2(SCMP_CMP_MASKED_EQ, AT_EMPTY_PATH, 0)});
+  policy.Trap(SCMP_SYS(access));
+  policy.Trap(SCMP_SYS(faccessat));
+  policy.Trap(SCMP_SYS(faccessat2));
+  policy.Trap(SCMP_SYS(readlink));
+  policy.Trap(SCMP_SYS(readlinkat));
+  policy.Trap(SCMP_SYS(ioctl), {SCMP_A1(SCMP_CMP_MASKED_EQ, kEscapeTypeMask, kEscapeType)});
+  policy.Trap(SCMP_SYS(ioctl), {SCMP_A1(SCMP_CMP_LT, kUvmNumbersEnd)});
+  policy.Trap(SCMP_SYS(ioctl), {SCMP_A1(SCMP_CMP_EQ, kUvmInitialize)});
+  policy.Trap(SCMP_SYS(ioctl), {SCMP_A1(SCMP_CMP_EQ, kUvmDeinitialize)});
+  // Shared and of a descriptor that is not negative.
+  policy.Trap(SCMP_SYS(mmap), {SCMP_A3(SCMP_CMP_MASKED_EQ, MAP_SHARED, MAP_SHARED),
+                               SCMP_A4(SCMP_CMP_MASKED_EQ, 0x80000000, 0)});
+  if (auto status = policy.status(); !status.ok()) return status;
+  return Export(context);
+}
+
+}  // namespace phantora

@@ -1,0 +1,21 @@
+// Which system calls a rank is stopped at.
+#ifndef PHANTORA_TRAP_SUPERVISOR_FILTER_POLICY_H_
+#define PHANTORA_TRAP_SUPERVISOR_FILTER_POLICY_H_
+
+#include <linux/filter.h>
+
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace phantora {
+
+// The BPF program: calls that look up a path (the driver's device nodes and its
+// /proc and /sys files must appear), ioctls whose number could be the driver's,
+// and shared mappings of files (managed memory). Everything else runs at native
+// speed: no call on the path of a kernel launch is trapped.
+absl::StatusOr<std::vector<sock_filter>> BuildFilter();
+
+}  // namespace phantora
+
+#endif  // PHANTORA_TRAP_SUPERVISOR_FILTER_POLICY_H_

@@ -1,0 +1,18 @@
+// The outermost process: it outlives the supervisor, so that no rank is left
+// spinning on an emulated GPU that has gone.
+#ifndef PHANTORA_TRAP_SUPERVISOR_GUARDIAN_H_
+#define PHANTORA_TRAP_SUPERVISOR_GUARDIAN_H_
+
+#include <functional>
+
+namespace phantora {
+
+// Runs `supervise` in a child process and returns its exit status. Its argument
+// is a signalfd that carries every signal it should forward. If the supervisor
+// dies instead of exiting, says so, kills everything below, and returns 70.
+// If this process is killed, the supervisor and all ranks die with it.
+int RunGuarded(const std::function<int(int signals)>& supervise);
+
+}  // namespace phantora
+
+#endif  // PHANTORA_TRAP_SUPERVISOR_GUARDIAN_H_

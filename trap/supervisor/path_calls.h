@@ -1,0 +1,56 @@
+// Serves the system calls that take a path.
+#ifndef PHANTORA_TRAP_SUPERVISOR_PATH_CALLS_H_
+#define PHANTORA_TRAP_SUPERVISOR_PATH_CALLS_H_
+
+#include <linux/seccomp.h>
+
+#include <map>
+#include <string>
+
+#include "trap/call_log.h"
+#include "trap/supervisor/directory_listings.h"
+#include "trap/supervisor/notify_listener.h"
+#include "trap/supervisor/open_files.h"
+#include "trap/supervisor/synthetic_files.h"
+#include "trap/supervisor/tracees.h"
+
+namespace phantora {
+
+class PathCalls {
+ public:
+  // `rank_nice`: see Supervisor::Options.
+  PathCalls(const SyntheticFiles* files, OpenFiles* open_files, CallLog* log, int rank_nice)
+      : files_(files),
+        open_files_(open_files),
+        log_(log),
+        rank_nice_(rank_nice),
+        listings_(files) {}
+
+  // Is it a path call that is certainly none of ours? Nearly all are (an import of
+  // PyTorch makes 17,000), so this asks nothing about the process that makes it.
+  static bool ContinuesUnseen(const seccomp_notif& notification);
+
+  // Answers `notification` if it is a path call; false if it is another call.
+  bool Serve(const seccomp_notif& notification, const Tracee& tracee, NotifyListener& listener);
+
+ private:
+  struct Request;
+
+  void Open(const Request& request);
+  void Stat(const Request& request);
+  void Statx(const Request& request);
+  void Access(const Request& request);
+  void ReadLink(const Request& request);
+
+  const SyntheticFiles* const files_;
+  OpenFiles* const open_files_;
+  CallLog* const log_;
+  const int rank_nice_;
+  DirectoryListings listings_;
+  // Contents of text nodes, made once.
+  std::map<const SyntheticFiles::Node*, UniqueFd> texts_;
+};
+
+}  // namespace phantora
+
+#endif  // PHANTORA_TRAP_SUPERVISOR_PATH_CALLS_H_

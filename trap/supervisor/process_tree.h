@@ -1,0 +1,26 @@
+// The processes below this one.
+#ifndef PHANTORA_TRAP_SUPERVISOR_PROCESS_TREE_H_
+#define PHANTORA_TRAP_SUPERVISOR_PROCESS_TREE_H_
+
+#include <sys/types.h>
+
+#include <vector>
+
+namespace phantora {
+
+// All living descendants of this process, found in /proc. This process should be
+// a child subreaper, or orphans escape it.
+std::vector<pid_t> Descendants();
+
+// Is the process there, and not a zombie?
+bool IsRunning(pid_t process);
+
+// Raises the nice value of all threads of `process` that are below `niceness`.
+void MakeNice(pid_t process, int niceness);
+
+// Sends `signal` to all of them; returns how many there were.
+int SignalDescendants(int signal);
+
+}  // namespace phantora
+
+#endif  // PHANTORA_TRAP_SUPERVISOR_PROCESS_TREE_H_

@@ -1,0 +1,72 @@
+// The loop that serves one command's process tree.
+#ifndef PHANTORA_TRAP_SUPERVISOR_SUPERVISOR_H_
+#define PHANTORA_TRAP_SUPERVISOR_SUPERVISOR_H_
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+
+#include "absl/status/statusor.h"
+#include "trap/call_log.h"
+#include "trap/supervisor/launcher.h"
+#include "trap/supervisor/open_files.h"
+#include "trap/supervisor/path_calls.h"
+#include "trap/supervisor/synthetic_files.h"
+#include "trap/supervisor/tracees.h"
+#include "trap/turn_lock.h"
+
+namespace phantora {
+
+struct SupervisorCounters {
+  uint64_t traps = 0;
+  uint64_t ioctls = 0;
+  uint64_t processes = 0;
+};
+
+class Supervisor {
+ public:
+  struct Options {
+    const SyntheticFiles* files;
+    CallLog* log;
+    // Nice value, 0 to 19, that a process gets at least when it opens a device. Ranks
+    // that spin on the GPU's memory must not starve the thread that would make it
+    // change; see ARCHITECTURE.md.
+    int rank_nice = 0;
+    // Held while a device is used or destroyed; shared with the GPU's thread.
+    TurnLock* machine_lock;
+    // Called under the lock when a process of the tree has died.
+    std::function<void(pid_t)> process_died;
+  };
+
+  // Errors: the kernel is out of epoll or signal descriptors.
+  static absl::StatusOr<std::unique_ptr<Supervisor>> Create(const Options& options);
+
+  // Serves calls until the command has exited and nothing it started is left.
+  // Forwards signals that were sent to this process alone (`signals` is a
+  // signalfd). Returns the command's wait status.
+  int Run(LaunchedCommand command, int signals);
+
+  const SupervisorCounters& counters() const { return counters_; }
+
+ private:
+  explicit Supervisor(const Options& options, UniqueFd epoll);
+
+  void Watch(int descriptor);
+  void Serve(NotifyListener& listener);
+  void ServeDeviceCall(const seccomp_notif& notification, Tracee& tracee, NotifyListener& listener);
+  void ForwardSignals(int signals, const LaunchedCommand& command);
+  void ProcessDied(pid_t process);
+
+  const Options options_;
+  UniqueFd epoll_;
+  OpenFiles open_files_;
+  Tracees tracees_;
+  PathCalls path_calls_;
+  SupervisorCounters counters_;
+};
+
+}  // namespace phantora
+
+#endif  // PHANTORA_TRAP_SUPERVISOR_SUPERVISOR_H_

@@ -1,0 +1,178 @@
+#include "uvm_model/address_space.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+namespace phantora {
+namespace {
+
+constexpr uint64_t kCopyBuffer = 1 << 20;
+// A bound on what the owner of the space can make this process keep.
+constexpr size_t kMostSegments = 1 << 20;
+
+void StoreRelease(uint8_t* to, const void* from, uint64_t length) {
+  const auto address = reinterpret_cast<uintptr_t>(to);
+  if (length == 4 && address % 4 == 0) {
+    uint32_t value;
+    std::memcpy(&value, from, 4);
+    std::atomic_ref<uint32_t>(*reinterpret_cast<uint32_t*>(to))
+        .store(value, std::memory_order_release);
+  } else if (length == 8 && address % 8 == 0) {
+    uint64_t value;
+    std::memcpy(&value, from, 8);
+    std::atomic_ref<uint64_t>(*reinterpret_cast<uint64_t*>(to))
+        .store(value, std::memory_order_release);
+  } else {
+    std::memcpy(to, from, length);
+  }
+}
+
+}  // namespace
+
+bool AddressSpace::Map(uint64_t va, uint64_t length, std::shared_ptr<MemoryObject> memory,
+                       uint64_t offset) {
+  if (memory == nullptr || length == 0 || va + length < va || offset > memory->size() ||
+      length > memory->size() - offset || segments_.size() >= kMostSegments) {
+    return false;
+  }
+  Unmap(va, length);
+  segments_[va] = Segment{length, std::move(memory), offset};
+  last_ = segments_.end();
+  return true;
+}
+
+void AddressSpace::Unmap(uint64_t va, uint64_t length) {
+  if (length == 0) return;
+  last_ = segments_.end();
+  const uint64_t end = va + length < va ? UINT64_MAX : va + length;
+  auto it = segments_.upper_bound(va);
+  if (it != segments_.begin()) --it;
+  while (it != segments_.end() && it->first < end) {
+    const uint64_t start = it->first;
+    Segment segment = it->second;
+    if (start + segment.length <= va) {
+      ++it;
+      continue;
+    }
+    it = segments_.erase(it);
+    if (start < va) segments_[start] = Segment{va - start, segment.memory, segment.offset};
+    if (start + segment.length > end) {
+      const uint64_t cut = end - start;
+      it = segments_
+               .emplace(end, Segment{segment.length - cut, segment.memory, segment.offset + cut})
+               .first;
+      ++it;
+    }
+  }
+}
+
+AddressSpace::Segments::iterator AddressSpace::Containing(uint64_t va) {
+  if (last_ != segments_.end() && va - last_->first < last_->second.length) return last_;
+  auto it = segments_.upper_bound(va);
+  if (it == segments_.begin()) return segments_.end();
+  --it;
+  if (va - it->first >= it->second.length) return segments_.end();
+  return last_ = it;
+}
+
+std::optional<AddressSpace::Piece> AddressSpace::Find(uint64_t va) {
+  auto it = Containing(va);
+  if (it == segments_.end()) return std::nullopt;
+  const uint64_t into = va - it->first;
+  return Piece{it->second.memory.get(), it->second.offset + into, it->second.length - into};
+}
+
+AddressSpace::Fault AddressSpace::Check(uint64_t va, uint64_t length) {
+  while (length > 0) {
+    auto piece = Find(va);
+    if (!piece) return va;
+    const uint64_t step = std::min(length, piece->length);
+    va += step, length -= step;
+  }
+  return std::nullopt;
+}
+
+uint8_t* AddressSpace::Pointer(uint64_t va, uint64_t length) {
+  auto piece = Find(va);
+  if (!piece || piece->length < length) return nullptr;
+  uint8_t* base = piece->memory->HostPointer();
+  return base == nullptr ? nullptr : base + piece->offset;
+}
+
+AddressSpace::Fault AddressSpace::Read(uint64_t va, void* out, uint64_t length) {
+  auto* to = static_cast<uint8_t*>(out);
+  while (length > 0) {
+    auto piece = Find(va);
+    if (!piece) return va;
+    const uint64_t step = std::min(length, piece->length);
+    if (!piece->memory->Read(piece->offset, to, step)) return va;
+    to += step, va += step, length -= step;
+  }
+  return std::nullopt;
+}
+
+AddressSpace::Fault AddressSpace::Write(uint64_t va, const void* data, uint64_t length) {
+  auto* from = static_cast<const uint8_t*>(data);
+  while (length > 0) {
+    auto piece = Find(va);
+    if (!piece) return va;
+    const uint64_t step = std::min(length, piece->length);
+    if (uint8_t* base = piece->memory->HostPointer()) {
+      StoreRelease(base + piece->offset, from, step);
+    } else if (!piece->memory->Write(piece->offset, from, step)) {
+      return va;
+    }
+    from += step, va += step, length -= step;
+  }
+  return std::nullopt;
+}
+
+AddressSpace::Fault AddressSpace::Zero(uint64_t va, uint64_t length) {
+  while (length > 0) {
+    auto piece = Find(va);
+    if (!piece) return va;
+    const uint64_t step = std::min(length, piece->length);
+    if (!piece->memory->Zero(piece->offset, step)) return va;
+    va += step, length -= step;
+  }
+  return std::nullopt;
+}
+
+AddressSpace::Fault AddressSpace::Copy(uint64_t destination, AddressSpace& source_space,
+                                       uint64_t source, uint64_t length) {
+  std::vector<uint8_t> buffer;
+  while (length > 0) {
+    auto from = source_space.Find(source);
+    if (!from) return source;
+    auto to = Find(destination);
+    if (!to) return destination;
+    uint64_t step = std::min({length, from->length, to->length});
+    uint8_t* from_base = from->memory->HostPointer();
+    uint8_t* to_base = to->memory->HostPointer();
+    if (from_base != nullptr && to_base != nullptr) {
+      std::memmove(to_base + to->offset, from_base + from->offset, step);
+    } else if (from_base != nullptr) {
+      if (!to->memory->Write(to->offset, from_base + from->offset, step)) return destination;
+    } else if (to_base != nullptr) {
+      if (!from->memory->Read(from->offset, to_base + to->offset, step)) return source;
+    } else {
+      step = std::min(step, kCopyBuffer);
+      buffer.resize(step);
+      if (!from->memory->Read(from->offset, buffer.data(), step)) return source;
+      if (!to->memory->Write(to->offset, buffer.data(), step)) return destination;
+    }
+    source += step, destination += step, length -= step;
+  }
+  return std::nullopt;
+}
+
+uint64_t AddressSpace::MappedBytes() const {
+  uint64_t total = 0;
+  for (const auto& [va, segment] : segments_) total += segment.length;
+  return total;
+}
+
+}  // namespace phantora

@@ -1,0 +1,69 @@
+// A GPU virtual address space: which bytes of which memory object lie where.
+#ifndef PHANTORA_UVM_MODEL_ADDRESS_SPACE_H_
+#define PHANTORA_UVM_MODEL_ADDRESS_SPACE_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "uvm_model/memory_object.h"
+
+namespace phantora {
+
+// Addresses are in bytes. Accesses that touch any unmapped byte fail with the
+// first such address, as the GPU's MMU would report it.
+class AddressSpace {
+ public:
+  struct Piece {
+    MemoryObject* memory;
+    uint64_t offset;  // in the object
+    uint64_t length;  // contiguous bytes from the address that was asked for
+  };
+
+  // nullopt when all bytes were mapped, else the faulting address.
+  using Fault = std::optional<uint64_t>;
+
+  // Replaces whatever was mapped in [va, va + length). Returns false, and maps
+  // nothing, when the range wraps or is not inside the object, or the space holds a
+  // million mappings.
+  bool Map(uint64_t va, uint64_t length, std::shared_ptr<MemoryObject> memory, uint64_t offset);
+  void Unmap(uint64_t va, uint64_t length);
+
+  std::optional<Piece> Find(uint64_t va);
+  // Is every byte of [va, va + length) mapped? Returns the first that is not.
+  Fault Check(uint64_t va, uint64_t length);
+
+  Fault Read(uint64_t va, void* out, uint64_t length);
+  // Naturally aligned 4- and 8-byte writes are single atomic stores with release
+  // order: they may be semaphores that a tracee spins on.
+  Fault Write(uint64_t va, const void* data, uint64_t length);
+  Fault Zero(uint64_t va, uint64_t length);
+  // Forward copy, destination and source may lie in different spaces.
+  Fault Copy(uint64_t destination, AddressSpace& source_space, uint64_t source, uint64_t length);
+
+  // Address in this process of [va, va + length) if it lies in one mapped object
+  // that this process can address; nullptr otherwise.
+  uint8_t* Pointer(uint64_t va, uint64_t length);
+
+  uint64_t MappedBytes() const;
+
+ private:
+  struct Segment {
+    uint64_t length;
+    std::shared_ptr<MemoryObject> memory;
+    uint64_t offset;
+  };
+  using Segments = std::map<uint64_t, Segment>;
+
+  Segments::iterator Containing(uint64_t va);
+
+  Segments segments_;
+  // Consecutive lookups hit the same segment nearly always.
+  Segments::iterator last_ = segments_.end();
+};
+
+}  // namespace phantora
+
+#endif  // PHANTORA_UVM_MODEL_ADDRESS_SPACE_H_

@@ -1,0 +1,79 @@
+// A piece of memory that a GPU can address: video memory, pinned system memory,
+// a register page, or memory that belongs to a tracee.
+#ifndef PHANTORA_UVM_MODEL_MEMORY_OBJECT_H_
+#define PHANTORA_UVM_MODEL_MEMORY_OBJECT_H_
+
+#include <cstdint>
+
+namespace phantora {
+
+enum class MemoryKind {
+  kVidmem,     // counts against a GPU's capacity
+  kSysmem,     // pinned host memory allocated by the driver
+  kRegisters,  // a page of GPU registers (the usermode doorbell page)
+  kManaged,    // a process's UVM file: file offset equals virtual address
+  kExternal,   // memory of a tracee, pinned by address (OS descriptor)
+};
+
+class MemoryObject {
+ public:
+  virtual ~MemoryObject() = default;
+  MemoryObject(const MemoryObject&) = delete;
+  MemoryObject& operator=(const MemoryObject&) = delete;
+
+  MemoryKind kind() const { return kind_; }
+  // In bytes.
+  uint64_t size() const { return size_; }
+
+  // All return false if [offset, offset + length) is not inside the object or
+  // the memory has gone away with its owner; a failed write may be partial.
+  virtual bool Read(uint64_t offset, void* out, uint64_t length) = 0;
+  virtual bool Write(uint64_t offset, const void* data, uint64_t length) = 0;
+  virtual bool Zero(uint64_t offset, uint64_t length) = 0;
+
+  // Address of the object's first byte in this process, or nullptr if it can be
+  // reached only through Read and Write.
+  virtual uint8_t* HostPointer() { return nullptr; }
+  // The file that a tracee may map at offset 0, or -1.
+  virtual int MappableFd() { return -1; }
+
+ protected:
+  MemoryObject(MemoryKind kind, uint64_t size) : kind_(kind), size_(size) {}
+  bool Contains(uint64_t offset, uint64_t length) const {
+    return offset <= size_ && length <= size_ - offset;
+  }
+
+ private:
+  const MemoryKind kind_;
+  const uint64_t size_;
+};
+
+// Memory that the supervisor owns, in a sparse memfd. Nothing is allocated
+// before the first byte is written or mapped; pages that were never written, or
+// were zeroed in bulk, cost nothing. The file is sealed against resizing, since
+// tracees get descriptors of it and a shrunk file would kill its readers.
+class OwnedMemory : public MemoryObject {
+ public:
+  // `size` is rounded up to 4 KiB.
+  OwnedMemory(MemoryKind kind, uint64_t size);
+  ~OwnedMemory() override;
+
+  bool Read(uint64_t offset, void* out, uint64_t length) override;
+  bool Write(uint64_t offset, const void* data, uint64_t length) override;
+  bool Zero(uint64_t offset, uint64_t length) override;
+  uint8_t* HostPointer() override;
+  int MappableFd() override;
+
+  // Bytes of host memory that the object occupies now.
+  uint64_t ResidentBytes() const;
+
+ private:
+  bool Materialise();
+
+  int fd_ = -1;
+  uint8_t* base_ = nullptr;
+};
+
+}  // namespace phantora
+
+#endif  // PHANTORA_UVM_MODEL_MEMORY_OBJECT_H_

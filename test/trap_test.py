@@ -16,6 +16,9 @@ import unittest
 PHANTORA_RUN, LAUNCH_BENCH = sys.argv[1:3]
 CANNOT_SET_UP = 125
 SUPERVISOR_DIED = 70
+# A command with a child and a grandchild, one of them in a session of its own.
+FAMILY = ("sh", "-c", "sleep 1000 & a=$!; setsid sh -c 'sleep 1000; true' & echo $$ $a $!; wait")
+DEATHS = 5
 
 
 def phantora(*command, options=(), **kwargs):
@@ -102,22 +105,25 @@ class ProcessTest(unittest.TestCase):
         self.assertFalse(alive(leftover))
 
     def test_ranks_end_with_a_message_when_the_supervisor_dies(self):
-        run = start("sh", "-c", "echo $$; sleep 1000")
-        rank = int(run.stdout.readline())
-        (supervisor,) = children(run.pid)
-        os.kill(supervisor, signal.SIGKILL)
-        _, errors = run.communicate(timeout=30)
-        self.assertEqual(run.returncode, SUPERVISOR_DIED)
-        self.assertIn("the supervisor died", errors)
-        self.assertTrue(wait_until(lambda: not alive(rank)))
+        for _ in range(DEATHS):
+            run = start(*FAMILY)
+            ranks = [int(rank) for rank in run.stdout.readline().split()]
+            (supervisor,) = children(run.pid)
+            os.kill(supervisor, signal.SIGKILL)
+            _, errors = run.communicate(timeout=60)  # no rank holds the pipes open
+            self.assertEqual(run.returncode, SUPERVISOR_DIED)
+            self.assertIn("the supervisor died", errors)
+            self.assertTrue(wait_until(lambda: not any(map(alive, ranks))))
 
     def test_everything_ends_when_phantora_run_is_killed(self):
-        run = start("sh", "-c", "echo $$; sleep 1000")
-        rank = int(run.stdout.readline())
-        (supervisor,) = children(run.pid)
-        run.kill()
-        run.communicate(timeout=30)
-        self.assertTrue(wait_until(lambda: not alive(supervisor) and not alive(rank)))
+        for _ in range(DEATHS):
+            run = start(*FAMILY)
+            ranks = [int(rank) for rank in run.stdout.readline().split()]
+            (supervisor,) = children(run.pid)
+            run.kill()
+            _, errors = run.communicate(timeout=60)
+            self.assertIn("phantora-run was killed", errors)
+            self.assertTrue(wait_until(lambda: not any(map(alive, [supervisor, *ranks]))))
 
 
 class FilesTest(unittest.TestCase):

@@ -95,7 +95,7 @@ void AddGpuFiles(const Gpu& gpu, const GpuProfile& profile, SyntheticFiles* file
     files->AddText(base + "/class", "0x030200\n");
     files->AddText(base + "/revision", absl::StrFormat("0x%02x\n", profile.pci.revision));
     files->AddText(base + "/config", ConfigSpace(profile.pci));
-    files->AddText(base + "/numa_node", "-1\n");
+    files->AddText(base + "/numa_node", "0\n");
     files->AddText(base + "/max_link_speed", absl::StrCat(speed, "\n"));
     files->AddText(base + "/current_link_speed", absl::StrCat(speed, "\n"));
     files->AddText(base + "/max_link_width", absl::StrCat(profile.pci.width, "\n"));

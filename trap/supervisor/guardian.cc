@@ -30,6 +30,8 @@ sigset_t ForwardedSignals() {
 
 }  // namespace
 
+int GuardianDiedSignal() { return SIGRTMIN + 1; }
+
 int RunGuarded(const std::function<int(int signals)>& supervise) {
   const sigset_t forwarded = ForwardedSignals();
   sigprocmask(SIG_BLOCK, &forwarded, nullptr);
@@ -41,10 +43,13 @@ int RunGuarded(const std::function<int(int signals)>& supervise) {
     return kSupervisorDied;
   }
   if (supervisor == 0) {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    sigset_t taken = forwarded;
+    sigaddset(&taken, GuardianDiedSignal());
+    sigprocmask(SIG_BLOCK, &taken, nullptr);
+    prctl(PR_SET_PDEATHSIG, GuardianDiedSignal());
     if (getppid() != guardian) _exit(kSupervisorDied);
     prctl(PR_SET_CHILD_SUBREAPER, 1);
-    const int signals = signalfd(-1, &forwarded, SFD_NONBLOCK | SFD_CLOEXEC);
+    const int signals = signalfd(-1, &taken, SFD_NONBLOCK | SFD_CLOEXEC);
     if (signals < 0) _exit(kSupervisorDied);
     const int status = supervise(signals);
     // Not exit(): the GPU's thread may still run, and owns what destructors free.
@@ -63,7 +68,7 @@ int RunGuarded(const std::function<int(int signals)>& supervise) {
         LogError(absl::StrCat("the supervisor died (", strsignal(WTERMSIG(status)),
                               "); ending all ranks. Please report this with the output of "
                               "'phantora-run --verbose --log-calls FILE'."));
-        SignalDescendants(SIGKILL);
+        EndDescendants();
         return kSupervisorDied;
       }
     } else if (info.si_code != SI_KERNEL) {

@@ -25,9 +25,14 @@ pid_t ParentOf(pid_t process) {
   // The command's name may hold spaces and parentheses; fields follow the last.
   const char* fields = strrchr(line, ')');
   char state = 'Z';
-  int parent = 0;
-  if (fields == nullptr || sscanf(fields + 1, " %c %d", &state, &parent) != 2) return 0;
-  return state == 'Z' || state == 'X' ? 0 : parent;
+  int parent = 0, threads = 0;
+  if (fields == nullptr ||
+      sscanf(fields + 1, " %c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %d",
+             &state, &parent, &threads) != 3) {
+    return 0;
+  }
+  // A process whose first thread has ended looks like a zombie while others run.
+  return (state == 'Z' || state == 'X') && threads <= 1 ? 0 : parent;
 }
 
 }  // namespace
@@ -82,6 +87,15 @@ int SignalDescendants(int signal) {
   const auto processes = Descendants();
   for (pid_t process : processes) kill(process, signal);
   return static_cast<int>(processes.size());
+}
+
+bool EndDescendants() {
+  constexpr useconds_t kPause = 5000;  // microseconds
+  for (int attempt = 0; attempt < 2000; ++attempt) {
+    if (SignalDescendants(SIGKILL) == 0) return true;
+    usleep(kPause);
+  }
+  return false;
 }
 
 }  // namespace phantora

@@ -21,6 +21,10 @@ void MakeNice(pid_t process, int niceness);
 // Sends `signal` to all of them; returns how many there were.
 int SignalDescendants(int signal);
 
+// Kills all of them, also those that are forked meanwhile, and waits until none is
+// left; false if some cannot die (a call that hangs in the kernel).
+bool EndDescendants();
+
 }  // namespace phantora
 
 #endif  // PHANTORA_TRAP_SUPERVISOR_PROCESS_TREE_H_

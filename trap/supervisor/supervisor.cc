@@ -4,7 +4,6 @@
 #include <sys/epoll.h>
 #include <sys/signalfd.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 
 #include <cerrno>
 #include <cstring>
@@ -13,14 +12,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "trap/log.h"
+#include "trap/supervisor/event_interrupter.h"
+#include "trap/supervisor/guardian.h"
 #include "trap/supervisor/process_tree.h"
 
 namespace phantora {
 namespace {
-
-// What outlives the command gets this long to end by itself, and then again
-// this long after SIGTERM.
-constexpr int kGraceMilliseconds = 2000;
 
 class TrappedCall : public CallContext {
  public:
@@ -58,12 +55,6 @@ class TrappedCall : public CallContext {
   OpenFiles& files_;
 };
 
-int64_t MonotonicMilliseconds() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return now.tv_sec * int64_t{1000} + now.tv_nsec / 1000000;
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Supervisor>> Supervisor::Create(const Options& options) {
@@ -81,9 +72,9 @@ Supervisor::Supervisor(const Options& options, UniqueFd epoll)
       tracees_(epoll_.get()),
       path_calls_(options.files, &open_files_, options.log, options.rank_nice) {}
 
-void Supervisor::Watch(int descriptor) {
+void Supervisor::Watch(int descriptor, uint32_t events) {
   epoll_event event{};
-  event.events = EPOLLIN;
+  event.events = events;
   event.data.fd = descriptor;
   epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, descriptor, &event);
 }
@@ -92,82 +83,61 @@ int Supervisor::Run(LaunchedCommand command, int signals) {
   // Event pipes lose their readers when ranks die. (Not before the launch: ignored
   // signals are inherited.)
   signal(SIGPIPE, SIG_IGN);
-  Watch(command.listener.fd());
-  Watch(signals);
-  std::optional<int> wait_status;
-  bool listener_open = true;
-  bool reap = true;  // children may have died
-  int64_t deadline = 0;
-  int stage = 0;  // of ending what outlives the command
-  while (listener_open) {
-    epoll_event events[64];
-    const int count = epoll_wait(epoll_.get(), events, 64, wait_status ? 50 : -1);
-    uint32_t calls = 0;
-    for (int i = 0; i < count; ++i) {
-      const int descriptor = events[i].data.fd;
-      if (descriptor == command.listener.fd()) {
-        // Last: what ended must be forgotten before its process id or a descriptor
-        // number is used anew.
-        calls = events[i].events;
-      } else if (descriptor == signals) {
-        ForwardSignals(signals, command);
-        reap = true;
-      } else if (auto process = tracees_.Died(descriptor)) {
-        ProcessDied(*process);
-      } else {
-        std::lock_guard lock(*options_.machine_lock);
-        open_files_.HungUp(descriptor).reset();
-      }
+  TreeEnding ending(command.pid);
+  // Hang-ups are always reported, and calls need not be.
+  Watch(command.listener.fd(), 0);
+  Watch(signals, EPOLLIN);
+  Watch(ending.timer(), EPOLLIN);
+  EventInterrupter interrupter(epoll_.get());
+  for (bool listener_open = true; listener_open;) {
+    const auto call = command.listener.Receive();
+    // First the events: what ended must be forgotten before its process id or a
+    // descriptor number is used anew.
+    if (interrupter.raised()) {
+      listener_open = HandleEvents(command, signals, ending);
+      interrupter.Handled();
     }
-    if ((calls & EPOLLIN) != 0) {
-      Serve(command.listener);
-    } else if ((calls & EPOLLHUP) != 0) {
-      listener_open = false;  // no task with the filter is left
-    }
-    // Reap the command, and orphans of its tree that were handed to us.
-    int status = 0;
-    pid_t child;
-    reap |= wait_status.has_value();
-    while (reap && (child = waitpid(-1, &status, WNOHANG)) > 0) {
-      if (child == command.pid) {
-        wait_status = status;
-        deadline = MonotonicMilliseconds() + kGraceMilliseconds;
-      }
-    }
-    reap = false;
-    if (wait_status && MonotonicMilliseconds() >= deadline && stage < 2) {
-      const int killed = SignalDescendants(stage == 0 ? SIGTERM : SIGKILL);
-      if (killed > 0) {
-        LogInfo(absl::StrCat("the command has exited; ending ", killed, " processes it left"));
-      }
-      ++stage;
-      deadline = MonotonicMilliseconds() + kGraceMilliseconds;
-    }
+    if (call) ServeCall(*call, command.listener);
   }
-  while (!wait_status) {
-    int status = 0;
-    const pid_t child = waitpid(command.pid, &status, 0);
-    if (child == command.pid) wait_status = status;
-    if (child < 0 && errno != EINTR) wait_status = 0;
-  }
-  return *wait_status;
+  return ending.AwaitCommand();
 }
 
-void Supervisor::Serve(NotifyListener& listener) {
-  auto notification = listener.Receive();
-  if (!notification) return;
+bool Supervisor::HandleEvents(const LaunchedCommand& command, int signals, TreeEnding& ending) {
+  bool listener_open = true;
+  epoll_event events[64];
+  const int count = epoll_wait(epoll_.get(), events, 64, 0);
+  for (int i = 0; i < count; ++i) {
+    const int descriptor = events[i].data.fd;
+    if (descriptor == command.listener.fd()) {
+      listener_open = false;  // no task with the filter is left
+    } else if (descriptor == signals) {
+      ForwardSignals(signals, command);
+      ending.Reap();
+    } else if (descriptor == ending.timer()) {
+      ending.TimeIsUp();
+    } else if (auto process = tracees_.Died(descriptor)) {
+      ProcessDied(*process);
+    } else {
+      std::lock_guard lock(*options_.machine_lock);
+      open_files_.HungUp(descriptor).reset();
+    }
+  }
+  return listener_open;
+}
+
+void Supervisor::ServeCall(const seccomp_notif& notification, NotifyListener& listener) {
   ++counters_.traps;
-  if (PathCalls::ContinuesUnseen(*notification)) {
-    listener.ReplyContinue(notification->id);
+  if (PathCalls::ContinuesUnseen(notification)) {
+    listener.ReplyContinue(notification.id);
     return;
   }
-  Tracee* tracee = tracees_.OfThread(static_cast<pid_t>(notification->pid));
+  Tracee* tracee = tracees_.OfThread(static_cast<pid_t>(notification.pid));
   if (tracee == nullptr) {
-    listener.ReplyError(notification->id, ENOSYS);  // nobody is there to see it
+    listener.ReplyError(notification.id, ENOSYS);  // nobody is there to see it
     return;
   }
-  if (path_calls_.Serve(*notification, *tracee, listener)) return;
-  ServeDeviceCall(*notification, *tracee, listener);
+  if (path_calls_.Serve(notification, *tracee, listener)) return;
+  ServeDeviceCall(notification, *tracee, listener);
 }
 
 void Supervisor::ServeDeviceCall(const seccomp_notif& notification, Tracee& tracee,
@@ -205,6 +175,11 @@ void Supervisor::ForwardSignals(int signals, const LaunchedCommand& command) {
   signalfd_siginfo info;
   while (read(signals, &info, sizeof info) == sizeof info) {
     if (info.ssi_signo == SIGCHLD) continue;
+    if (static_cast<int>(info.ssi_signo) == GuardianDiedSignal()) {
+      LogError("phantora-run was killed; ending all ranks");
+      EndDescendants();
+      continue;
+    }
     // A terminal sends its signals to the whole foreground group, the command
     // included; only what was sent to us alone is passed on.
     if (info.ssi_code == SI_KERNEL) continue;

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 #include <functional>
-#include <optional>
+#include <memory>
 
 #include "absl/status/statusor.h"
 #include "trap/call_log.h"
@@ -15,6 +15,7 @@
 #include "trap/supervisor/path_calls.h"
 #include "trap/supervisor/synthetic_files.h"
 #include "trap/supervisor/tracees.h"
+#include "trap/supervisor/tree_ending.h"
 #include "trap/turn_lock.h"
 
 namespace phantora {
@@ -53,8 +54,10 @@ class Supervisor {
  private:
   explicit Supervisor(const Options& options, UniqueFd epoll);
 
-  void Watch(int descriptor);
-  void Serve(NotifyListener& listener);
+  void Watch(int descriptor, uint32_t events);
+  // False when nothing runs under the filter any more.
+  bool HandleEvents(const LaunchedCommand& command, int signals, TreeEnding& ending);
+  void ServeCall(const seccomp_notif& notification, NotifyListener& listener);
   void ServeDeviceCall(const seccomp_notif& notification, Tracee& tracee, NotifyListener& listener);
   void ForwardSignals(int signals, const LaunchedCommand& command);
   void ProcessDied(pid_t process);

@@ -1,0 +1,61 @@
+#include "trap/supervisor/event_interrupter.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <chrono>
+
+namespace phantora {
+namespace {
+
+// A signal that comes just before its thread enters the system call interrupts nothing,
+// so it is sent again.
+constexpr std::chrono::microseconds kRepeat(200);
+
+int InterruptSignal() { return SIGRTMIN; }
+
+}  // namespace
+
+EventInterrupter::EventInterrupter(int epoll) : epoll_(epoll), stop_(eventfd(0, EFD_CLOEXEC)) {
+  struct sigaction action {};
+  action.sa_handler = [](int) {};  // without SA_RESTART
+  sigaction(InterruptSignal(), &action, nullptr);
+  thread_ = std::thread(&EventInterrupter::Run, this, getpid(),
+                        static_cast<pid_t>(syscall(SYS_gettid)));
+}
+
+EventInterrupter::~EventInterrupter() {
+  stopping_.store(true, std::memory_order_release);
+  eventfd_write(stop_.get(), 1);
+  Handled();
+  thread_.join();
+}
+
+void EventInterrupter::Handled() {
+  {
+    std::lock_guard lock(mutex_);
+    raised_.store(false, std::memory_order_release);
+  }
+  changed_.notify_all();
+}
+
+void EventInterrupter::Run(pid_t process, pid_t thread) {
+  // An epoll descriptor is itself readable while it has events; so they stay for the
+  // thread that serves.
+  pollfd ready[] = {{stop_.get(), POLLIN, 0}, {epoll_, POLLIN, 0}};
+  for (;;) {
+    if (poll(ready, 2, -1) <= 0) continue;
+    if (stopping()) return;
+    std::unique_lock lock(mutex_);
+    raised_.store(true, std::memory_order_release);
+    while (raised() && !stopping()) {
+      syscall(SYS_tgkill, process, thread, InterruptSignal());
+      changed_.wait_for(lock, kRepeat);
+    }
+  }
+}
+
+}  // namespace phantora

@@ -38,7 +38,7 @@ uint32_t RmClient::Insert(RmObject object, uint32_t* handle) {
   *handle = object.handle;
   if (parent != nullptr) parent->children.push_back(object.handle);
   ++usage_->objects;
-  objects_[object.handle] = std::make_unique<RmObject>(std::move(object));
+  objects_[*handle] = std::make_unique<RmObject>(std::move(object));
   return abi::NV_OK;
 }
 

@@ -11,18 +11,30 @@
 namespace phantora {
 namespace {
 
-// A signal that comes just before its thread enters the system call interrupts nothing,
-// so it is sent again.
+// A signal that is delivered just before its thread enters the system call interrupts
+// nothing, so it is sent again.
 constexpr std::chrono::microseconds kRepeat(200);
 
-int InterruptSignal() { return SIGRTMIN; }
+// Standard signals do not queue up while they are blocked.
+constexpr int kSignal = SIGURG;
+
+void Mask(int how) {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, kSignal);
+  pthread_sigmask(how, &set, nullptr);
+}
 
 }  // namespace
+
+EventInterrupter::Interruptible::Interruptible() { Mask(SIG_UNBLOCK); }
+EventInterrupter::Interruptible::~Interruptible() { Mask(SIG_BLOCK); }
 
 EventInterrupter::EventInterrupter(int epoll) : epoll_(epoll), stop_(eventfd(0, EFD_CLOEXEC)) {
   struct sigaction action {};
   action.sa_handler = [](int) {};  // without SA_RESTART
-  sigaction(InterruptSignal(), &action, nullptr);
+  sigaction(kSignal, &action, nullptr);
+  Mask(SIG_BLOCK);
   thread_ = std::thread(&EventInterrupter::Run, this, getpid(),
                         static_cast<pid_t>(syscall(SYS_gettid)));
 }
@@ -52,7 +64,7 @@ void EventInterrupter::Run(pid_t process, pid_t thread) {
     std::unique_lock lock(mutex_);
     raised_.store(true, std::memory_order_release);
     while (raised() && !stopping()) {
-      syscall(SYS_tgkill, process, thread, InterruptSignal());
+      syscall(SYS_tgkill, process, thread, kSignal);
       changed_.wait_for(lock, kRepeat);
     }
   }

@@ -20,8 +20,7 @@ namespace phantora {
 // everything else and interrupts it. All state stays with the thread that serves.
 class EventInterrupter {
  public:
-  // Starts waiting on `epoll`. Must be made by the thread that is to be interrupted:
-  // its system calls return EINTR while raised().
+  // Starts waiting on `epoll`. Must be made by the thread that is to be interrupted.
   explicit EventInterrupter(int epoll);
   ~EventInterrupter();
   EventInterrupter(const EventInterrupter&) = delete;
@@ -29,6 +28,15 @@ class EventInterrupter {
 
   // Is anything on the epoll set ready?
   bool raised() const { return raised_.load(std::memory_order_acquire); }
+
+  // Lets one system call of the thread that serves be interrupted: in its scope, calls
+  // return EINTR while raised(). Nowhere else, because others (NOTIF_SEND, ADDFD,
+  // fallocate) can be interrupted too, and are not made twice.
+  class Interruptible {
+   public:
+    Interruptible();
+    ~Interruptible();
+  };
 
   // The events have been taken from the epoll set: wait for the next.
   void Handled();

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -90,7 +91,11 @@ int Supervisor::Run(LaunchedCommand command, int signals) {
   Watch(ending.timer(), EPOLLIN);
   EventInterrupter interrupter(epoll_.get());
   for (bool listener_open = true; listener_open;) {
-    const auto call = command.listener.Receive();
+    std::optional<seccomp_notif> call;
+    {
+      EventInterrupter::Interruptible interruptible;
+      call = command.listener.Receive();
+    }
     // First the events: what ended must be forgotten before its process id or a
     // descriptor number is used anew.
     if (interrupter.raised()) {

@@ -26,6 +26,7 @@ ROWS = [
     ("dtoh_4_us", "copy of 4 bytes, device to host", "us", ""),
     ("alloc_free_4mib_us", "cuMemAlloc + cuMemFree, 4 MiB", "us", ""),
     ("htod_pageable_gbs", "host to device, 256 MiB, pageable, fresh memory", "GB/s", ">= 2"),
+    ("htod_pageable_again_gbs", "the same again", "GB/s", ">= 2"),
     ("htod_pinned_gbs", "host to device, 256 MiB, pinned", "GB/s", ">= 2"),
 ]
 

@@ -114,6 +114,7 @@ TRACEE(launch_bench) {
              });
     };
     json.Add("htod_pageable_gbs", speed(pageable.data()));
+    json.Add("htod_pageable_again_gbs", speed(pageable.data()));
     json.Add("htod_pinned_gbs", speed(pinned.as()));
   }
   json.Add("context_destroy_ms", Time([&] { CU_CHECK(cuCtxDestroy(context)); }) * 1e3);

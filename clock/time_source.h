@@ -25,11 +25,16 @@ class MonotonicTimeSource : public TimeSource {
   }
 };
 
-// Stands still until told otherwise; for unit tests.
+// Stands still until told otherwise: a simulated device's clock, and unit tests.
 class ManualTimeSource : public TimeSource {
  public:
   VirtualTime Now() override { return now_; }
+  VirtualTime Now() const { return now_; }
   void Advance(VirtualSpan span) { now_ = now_ + span; }
+  // Never goes back.
+  void AdvanceTo(VirtualTime time) {
+    if (time > now_) now_ = time;
+  }
 
  private:
   VirtualTime now_;

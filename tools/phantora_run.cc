@@ -1,6 +1,7 @@
 // phantora-run: runs a command as if the machine had NVIDIA GPUs.
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <map>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -42,8 +43,22 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(0, 19))
       ->capture_default_str();
   app.add_option("--kernel-time", options.kernel_microseconds,
-                 "real microseconds that every kernel takes")
-      ->check(CLI::NonNegativeNumber)
+                 "microseconds that every kernel takes (default: 0 in real time, and what a "
+                 "cost model says in simulated time)")
+      ->check(CLI::NonNegativeNumber);
+  const std::map<std::string, phantora::HostTimeMode> modes = {
+      {"real", phantora::HostTimeMode::kReal},
+      {"measured", phantora::HostTimeMode::kMeasured},
+      {"fixed", phantora::HostTimeMode::kFixed},
+      {"zero", phantora::HostTimeMode::kZero}};
+  app.add_option("--host-time", options.host_time.mode,
+                 "what the program's own code takes. real: nothing is simulated (default); "
+                 "measured: its processor time here; fixed: a charge per call, the same in every "
+                 "run; zero: nothing")
+      ->transform(CLI::CheckedTransformer(modes));
+  app.add_option("--host-scale", options.host_time.scale,
+                 "measured time is multiplied by this: below 1 for a target with faster processors")
+      ->check(CLI::PositiveNumber)
       ->capture_default_str();
   app.add_flag("-v,--verbose", options.verbose, "say more");
   // From the first word that is no option on, everything is the command's.

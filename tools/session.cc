@@ -12,7 +12,9 @@
 #include "profiles/gpu_profile.h"
 #include "tools/driver_libraries.h"
 #include "trap/gpu/gpu_scheduler.h"
+#include "trap/gpu/gpu_timelines.h"
 #include "trap/gpu/internal_kernels.h"
+#include "trap/gpu/launch_dims_pricer.h"
 #include "trap/log.h"
 #include "trap/rm/driver_files.h"
 #include "trap/rm/machine.h"
@@ -51,19 +53,36 @@ LaunchOptions MakeLaunchOptions(const SessionOptions& options, const DriverLibra
   return launch;
 }
 
-void Report(const SessionOptions& options, const SupervisorCounters& counters,
+void ReportTime(const SimulatedTime& time, bool verbose) {
+  for (const auto& rank : time.ranks()) {
+    LogInfo(absl::StrFormat("process %d: %.6f s of simulated time, %.6f s waiting for GPUs",
+                            rank.process, rank.elapsed.picoseconds() / 1e12,
+                            rank.waited.picoseconds() / 1e12));
+  }
+  if (!verbose) return;
+  const auto& counters = time.counters();
+  LogInfo(absl::StrFormat("%d clock reads, %d held calls (%d waits for GPUs), %d jumps, %d looks "
+                          "at all threads, %d nudges",
+                          counters.clock_reads, counters.waits, counters.gpu_waits, counters.jumps,
+                          counters.scans, counters.nudges));
+}
+
+void Report(const SessionOptions& options, const Supervisor& supervisor,
             const GpuServices& services, const Machine& machine) {
   if (const std::string unknown = machine.unknowns->Report(); !unknown.empty()) {
     LogWarning(absl::StrCat(
         "the run met things that are not emulated; check before trusting its results:\n", unknown));
   }
   const auto& work = services.counters;
-  if (const uint64_t skipped = work.kernels - work.internal_kernels; skipped > 0) {
+  if (supervisor.time() != nullptr) {
+    ReportTime(*supervisor.time(), options.verbose);
+  } else if (const uint64_t skipped = work.kernels - work.internal_kernels; skipped > 0) {
     LogWarning(absl::StrFormat(
         "%d kernels were not executed and took %g us each; time is real time (see LIMITATIONS.md)",
-        skipped, options.kernel_microseconds));
+        skipped, options.kernel_microseconds.value_or(0)));
   }
   if (!options.verbose) return;
+  const SupervisorCounters& counters = supervisor.counters();
   LogInfo(
       absl::StrFormat("%d trapped calls, %d of them to the driver; %d kernels (%d libcuda's "
                       "own), %d copies, %.1f MB moved, %d faults",
@@ -83,7 +102,7 @@ int Supervise(const SessionOptions& options, int signals) {
   if (!profile.ok()) return Fail(profile.status());
   auto driver = FindDriverLibraries(options.driver, options.force_driver_abi);
   if (!driver.ok()) return Fail(driver.status());
-  auto filter = BuildFilter();
+  auto filter = BuildFilter(options.host_time.mode != HostTimeMode::kReal);
   if (!filter.ok()) return Fail(filter.status());
   // The child is forked before any thread exists.
   auto command = Launch(*filter, MakeLaunchOptions(options, *driver));
@@ -105,10 +124,16 @@ int Supervise(const SessionOptions& options, int signals) {
   Unknowns unknowns;
   MonotonicTimeSource time;
   OsEvents events(&time);
-  FixedPricer pricer(VirtualSpan::Microseconds(options.kernel_microseconds));
-  GpuServices services{&time, &events, &pricer, &*internal_kernels, log.get(), &unknowns, {}};
+  const bool simulated = options.host_time.mode != HostTimeMode::kReal;
+  FixedPricer fixed_pricer(VirtualSpan::Microseconds(options.kernel_microseconds.value_or(0)));
+  LaunchDimsPricer model(*profile);
+  WorkPricer* pricer = &fixed_pricer;
+  if (simulated && !options.kernel_microseconds) pricer = &model;
+  GpuServices services{&time, &events, pricer, &*internal_kernels, log.get(), &unknowns, {}};
+  GpuTimelines timelines(&services);
   TurnLock machine_lock;
   GpuScheduler scheduler(&machine_lock, &services, [&events] { return events.Drain(); });
+  if (simulated) scheduler.Simulate(&timelines);
   Machine machine{.profile = *profile,
                   .driver = driver->version,
                   .gpus = Machine::MakeGpus(*profile, options.gpus),
@@ -127,7 +152,13 @@ int Supervise(const SessionOptions& options, int signals) {
                           .log = log.get(),
                           .rank_nice = options.nice,
                           .machine_lock = &machine_lock,
-                          .process_died = [&](pid_t process) { rm.ProcessDied(process); }});
+                          .host_time = options.host_time,
+                          .device = &timelines,
+                          .unknowns = &unknowns,
+                          .process_died = [&](pid_t process) {
+                            rm.ProcessDied(process);
+                            timelines.ProcessDied(process);
+                          }});
   if (!supervisor.ok()) return Fail(supervisor.status());
   LogInfo(absl::StrFormat("%d x %s, driver %s from %s", options.gpus, profile->product,
                           driver->version.text, driver->library_directory));
@@ -139,7 +170,7 @@ int Supervise(const SessionOptions& options, int signals) {
   scheduler.Start();
   const int status = (*supervisor)->Run(*std::move(command), signals);
   scheduler.Stop();
-  Report(options, (*supervisor)->counters(), services, machine);
+  Report(options, **supervisor, services, machine);
   if (WIFSIGNALED(status)) {
     LogInfo(absl::StrCat("the command was ended by signal ", WTERMSIG(status)));
     return 128 + WTERMSIG(status);

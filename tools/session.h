@@ -3,8 +3,11 @@
 #define PHANTORA_TOOLS_SESSION_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "clock/host_time.h"
 
 namespace phantora {
 
@@ -16,7 +19,10 @@ struct SessionOptions {
   std::string log_calls;  // a file; empty for none
   bool verbose = false;
   int nice = 19;
-  int64_t kernel_microseconds = 0;  // real time that every kernel takes
+  // Every kernel takes this long; by default nothing in real time, and in simulated time
+  // what a cost model says.
+  std::optional<int64_t> kernel_microseconds;
+  HostTime host_time;
   std::vector<std::string> command;
 };
 

@@ -67,17 +67,41 @@ void Channel::Fail(uint32_t code, GpuServices& services) {
   if (dead_) return;
   dead_ = true;
   failure_ = code;
-  WriteNotification(0, code, kNotificationDone, services.time->Now().nanoseconds());
+  TimeSource* time = config_.time != nullptr ? config_.time : services.time;
+  WriteNotification(0, code, kNotificationDone, time->Now().nanoseconds());
 }
 
 Channel::State Channel::Step(GpuServices& services, bool& worked, int64_t& budget) {
   if (dead_) return State::kDead;
   if (!enabled_) return State::kIdle;
-  ExecutionContext context{*config_.context, services, config_.gpu, config_.process, config_.id};
+  ExecutionContext context{*config_.context,
+                           services,
+                           config_.time != nullptr ? *config_.time : *services.time,
+                           config_.gpu,
+                           config_.process,
+                           config_.id};
   context.budget = budget - kStepCost;
   const State state = Run(context, worked);
   budget = context.budget;
+  releases_ += context.releases;
+  interrupts_ += context.interrupts;
   return state;
+}
+
+uint32_t Channel::Hidden() const {
+  uint32_t put = 0;
+  if (dead_ || !enabled_ || !ReadUserd(abi::kUserdGpPut, &put)) return 0;
+  if (put >= config_.gpfifo_entries) return 1;  // fetching it fails the channel
+  return (put + config_.gpfifo_entries - revealed_) % config_.gpfifo_entries;
+}
+
+VirtualTime Channel::BusyUntil() const {
+  VirtualTime until = VirtualTime::Infinity();
+  if (dead_) return until;
+  for (const Bound& bound : subchannels_) {
+    if (bound.object != nullptr) until = std::min(until, bound.object->BusyUntil());
+  }
+  return until;
 }
 
 Channel::State Channel::Run(ExecutionContext& context, bool& worked) {
@@ -123,10 +147,10 @@ Channel::State Channel::Run(ExecutionContext& context, bool& worked) {
 Progress Channel::Fetch(ExecutionContext& context) {
   uint32_t put = 0;
   if (!ReadUserd(abi::kUserdGpPut, &put)) return context.Fail(kPbdmaError, 0, "USERD");
-  if (put == gp_get_) return Progress::kBlocked;
-  if (put >= config_.gpfifo_entries) {
+  if (put != gp_get_ && put >= config_.gpfifo_entries) {
     return context.Fail(kPbdmaError, put, "GP_PUT beyond the GPFIFO");
   }
+  if ((config_.gated ? revealed_ : put) == gp_get_) return Progress::kBlocked;
   uint64_t entry = 0;
   if (auto fault = context.memory().Read(config_.gpfifo + gp_get_ * abi::kGpEntryBytes, &entry,
                                          sizeof entry)) {

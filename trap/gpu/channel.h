@@ -31,6 +31,10 @@ class Channel {
     uint32_t engine = 0;                           // NV2080_ENGINE_TYPE_*
     // Channels that are reset together when one of them fails.
     uint64_t group = 0;
+    // The clock its work goes by; by default that of the services.
+    TimeSource* time = nullptr;
+    // Submissions are fetched only after Reveal(), one by one.
+    bool gated = false;
   };
 
   enum class State {
@@ -50,6 +54,17 @@ class Channel {
     return Step(services, worked, budget);
   }
 
+  // Of a gated channel: submissions that have not been revealed.
+  uint32_t Hidden() const;
+  void Reveal() { revealed_ = (revealed_ + 1) % config_.gpfifo_entries; }
+
+  // When the work under way ends by itself; Infinity if it does not.
+  VirtualTime BusyUntil() const;
+
+  // Semaphores written so far.
+  uint64_t releases() const { return releases_; }
+  uint64_t interrupts() const { return interrupts_; }
+
   // NVA06F/NVA06C GPFIFO_SCHEDULE: before it, submitted work stays put.
   void Enable() { enabled_ = true; }
   bool enabled() const { return enabled_; }
@@ -65,6 +80,9 @@ class Channel {
   const Config& config() const { return config_; }
   // The ROBUST_CHANNEL_* code that the channel died of; 0 while it lives.
   uint32_t failure() const { return failure_; }
+  // Has whoever runs it dealt with the failure?
+  bool failure_told() const { return failure_told_; }
+  void TellFailure() { failure_told_ = true; }
 
  private:
   // USERD words, shared with the tracee.
@@ -88,9 +106,12 @@ class Channel {
   bool enabled_ = false;
   bool dead_ = false;
   uint32_t failure_ = 0;
+  bool failure_told_ = false;
   bool waiting_logged_ = false;
 
   uint32_t gp_get_ = 0;
+  uint32_t revealed_ = 0;  // of a gated channel: GP_PUT as far as it may be seen
+  uint64_t releases_ = 0, interrupts_ = 0;
   std::vector<uint32_t> segment_;  // a part of it, read once
   bool in_segment_ = false;
   size_t position_ = 0;  // in segment_: the next header or data word

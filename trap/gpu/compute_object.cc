@@ -224,7 +224,7 @@ Progress ComputeObject::Drain(ExecutionContext& context) {
     if (Progress progress = transfers_.Run(context); progress != Progress::kDone) {
       return progress;
     }
-    if (context.services.time->Now() < busy_until_) return Progress::kBlocked;
+    if (context.time.Now() < busy_until_) return Progress::kBlocked;
     const Qmd qmd = *std::exchange(running_, std::nullopt);
     if (Progress progress = CompleteQmd(context, qmd); progress != Progress::kDone) {
       return progress;
@@ -266,7 +266,12 @@ Progress ComputeObject::RunQmd(ExecutionContext& context, uint64_t address) {
     }
   }
   const VirtualSpan duration = services.pricer->Kernel(qmd);
-  if (duration > VirtualSpan()) busy_until_ = services.time->Now() + duration;
+  const VirtualTime now = context.time.Now();
+  if (duration > VirtualSpan()) busy_until_ = now + duration;
+  if (services.observer != nullptr) {
+    services.observer->Kernel({context.process, context.gpu, context.channel, now, duration}, qmd,
+                              internal != nullptr ? internal->name.c_str() : nullptr);
+  }
   if (services.log->enabled()) {
     services.log->Line(
         context.process,

@@ -21,6 +21,9 @@ class ComputeObject : public EngineObject {
   explicit ComputeObject(uint32_t class_id) : class_id_(class_id) {}
 
   Progress Method(ExecutionContext& context, uint32_t method, uint32_t data) override;
+  VirtualTime BusyUntil() const override {
+    return running_ ? busy_until_ : VirtualTime::Infinity();
+  }
   size_t Bulk(ExecutionContext& context, uint32_t method,
               absl::Span<const uint32_t> words) override;
 

@@ -16,6 +16,9 @@ class CopyObject : public EngineObject {
   explicit CopyObject(uint32_t engine) : engine_(engine) {}
 
   Progress Method(ExecutionContext& context, uint32_t method, uint32_t data) override;
+  VirtualTime BusyUntil() const override {
+    return resuming_ ? busy_until_ : VirtualTime::Infinity();
+  }
 
  private:
   uint32_t reg(uint32_t method) const { return registers_[method / 4]; }
@@ -25,6 +28,8 @@ class CopyObject : public EngineObject {
 
   Progress Launch(ExecutionContext& context, uint32_t flags);
   Progress StartTransfer(ExecutionContext& context, uint32_t flags);
+  // Sets how long a transfer of `bytes` takes, and tells the observer.
+  void Price(ExecutionContext& context, uint64_t bytes);
   // Goes on with a component remap that takes values from the source or leaves holes.
   Progress Swizzle(ExecutionContext& context);
   Progress Finish(ExecutionContext& context, uint32_t flags);
@@ -34,7 +39,9 @@ class CopyObject : public EngineObject {
   TransferQueue transfers_;
   // The component remap under way, and how far it has come.
   uint64_t swizzle_lines_ = 0, swizzle_line_ = 0, swizzle_element_ = 0;
+  // The launch at hand was started and returned kBlocked or kYield.
   bool resuming_ = false;
+  VirtualTime busy_until_;
 };
 
 }  // namespace phantora

@@ -44,12 +44,16 @@ inline constexpr int64_t kBytesPerUnit = 128;
 struct ExecutionContext {
   GpuContext& gpu_context;
   GpuServices& services;
+  TimeSource& time;  // of the channel
   int gpu;
   pid_t process;
   uint32_t channel;
   std::optional<ChannelFault> fault = std::nullopt;
   // What is left; may go below zero by one operation.
   int64_t budget = kStepBudget;
+  // Semaphores written: what the host may be waiting for.
+  uint64_t releases = 0;
+  uint64_t interrupts = 0;
 
   AddressSpace& memory() { return gpu_context.memory; }
 
@@ -63,6 +67,7 @@ struct ExecutionContext {
   }
   void Interrupt(uint32_t engine) {
     budget -= kInterruptCost;
+    ++interrupts;
     services.interrupts->NonStall(gpu, process, engine);
   }
 };
@@ -73,6 +78,10 @@ class EngineObject {
 
   // Executes one method. After kBlocked or kYield the same call is made again.
   virtual Progress Method(ExecutionContext& context, uint32_t method, uint32_t data) = 0;
+  // When the work under way ends; Infinity if there is none, or it does not depend on
+  // time.
+  virtual VirtualTime BusyUntil() const { return VirtualTime::Infinity(); }
+
   // Executes a run of data words for one non-incrementing method; returns how
   // many were consumed (0: use Method for the next one). Must not block.
   virtual size_t Bulk(ExecutionContext& context, uint32_t method,

@@ -41,12 +41,23 @@ std::shared_ptr<Doorbell> GpuScheduler::AddDoorbell() {
 
 void GpuScheduler::Add(std::shared_ptr<Channel> channel,
                        const std::shared_ptr<Doorbell>& doorbell) {
+  if (timelines_ != nullptr) {
+    timelines_->Add(std::move(channel));
+    return;
+  }
   std::erase_if(doorbell->channels, [](const auto& weak) { return weak.expired(); });
   doorbell->channels.push_back(channel);
   all_[channel.get()] = std::move(channel);
 }
 
+void GpuScheduler::Prepare(Channel::Config& config) {
+  if (timelines_ == nullptr) return;
+  config.time = timelines_->ClockOf(config.process);
+  config.gated = true;
+}
+
 void GpuScheduler::Remove(const Channel* channel) {
+  if (timelines_ != nullptr) timelines_->Remove(channel);
   if (is_active_.erase(channel) > 0) {
     auto queue = active_.find(channel->config().process);
     std::erase_if(queue->second, [channel](const auto& other) { return other.get() == channel; });

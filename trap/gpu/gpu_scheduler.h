@@ -15,6 +15,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "trap/gpu/channel.h"
 #include "trap/gpu/gpu_services.h"
+#include "trap/gpu/gpu_timelines.h"
 #include "trap/turn_lock.h"
 
 namespace phantora {
@@ -33,6 +34,12 @@ class GpuScheduler {
   // of others; it returns true if it still has something pending.
   GpuScheduler(TurnLock* machine_lock, GpuServices* services, std::function<bool()> before_round);
   ~GpuScheduler();
+
+  // In simulated time, work is run by `timelines`, not by the thread of this.
+  void Simulate(GpuTimelines* timelines) { timelines_ = timelines; }
+  bool simulated() const { return timelines_ != nullptr; }
+  // Sets by which clock a channel goes, and who lets it see submissions.
+  void Prepare(Channel::Config& config);
 
   // nullptr when the supervisor has run out of descriptors or memory.
   std::shared_ptr<Doorbell> AddDoorbell();
@@ -59,6 +66,7 @@ class GpuScheduler {
   TurnLock* const machine_lock_;
   GpuServices* const services_;
   const std::function<bool()> before_round_;
+  GpuTimelines* timelines_ = nullptr;
   std::vector<std::weak_ptr<Doorbell>> doorbells_;
   absl::flat_hash_map<const Channel*, std::shared_ptr<Channel>> all_;
   std::unordered_set<const Channel*> is_active_;

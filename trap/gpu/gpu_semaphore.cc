@@ -1,5 +1,7 @@
 #include "trap/gpu/gpu_semaphore.h"
 
+#include "absl/strings/str_format.h"
+
 #include <algorithm>
 
 namespace phantora {
@@ -33,6 +35,12 @@ uint64_t Apply(Reduction op, uint64_t old, uint64_t operand, bool is_signed, boo
 }
 
 Progress WritePayload(ExecutionContext& context, const SemaphoreWrite& write, uint64_t value) {
+  ++context.releases;
+  if (context.services.log->enabled()) {
+    context.services.log->Line(
+        context.process, absl::StrFormat("gpu%d ch%d writes semaphore %x: %x", context.gpu,
+                                         context.channel, write.address, value));
+  }
   return context.Check(context.memory().Write(write.address, &value, write.payload_64bit ? 8 : 4),
                        "semaphore release");
 }
@@ -48,7 +56,7 @@ Reduction FromComputeReduction(uint32_t op) {
 
 Progress ReleaseSemaphore(ExecutionContext& context, const SemaphoreWrite& write) {
   if (write.with_timestamp) {
-    const uint64_t now = context.services.time->Now().nanoseconds();
+    const uint64_t now = context.time.Now().nanoseconds();
     const auto fault = context.memory().Write(write.address + 8, &now, sizeof now);
     if (fault) return context.Check(fault, "semaphore timestamp");
   }

@@ -32,16 +32,35 @@ class WorkPricer {
  public:
   virtual ~WorkPricer() = default;
   virtual VirtualSpan Kernel(const Qmd& launch) = 0;
+  // A copy or fill. `over_pcie`: one side is host memory.
+  virtual VirtualSpan Copy(uint64_t bytes, bool over_pcie) = 0;
 };
 
-// Every kernel takes the same time; zero by default.
+// Every kernel takes the same time, zero by default, and copies none.
 class FixedPricer : public WorkPricer {
  public:
   explicit FixedPricer(VirtualSpan each) : each_(each) {}
   VirtualSpan Kernel(const Qmd&) override { return each_; }
+  VirtualSpan Copy(uint64_t, bool) override { return VirtualSpan(); }
 
  private:
   const VirtualSpan each_;
+};
+
+// Is told of every kernel and copy when it starts.
+class WorkObserver {
+ public:
+  virtual ~WorkObserver() = default;
+  struct Work {
+    pid_t process;
+    int gpu;
+    uint32_t channel;
+    VirtualTime start;
+    VirtualSpan duration;
+  };
+  // `internal` names one of libcuda's own kernels; nullptr for others.
+  virtual void Kernel(const Work& work, const Qmd& launch, const char* internal) = 0;
+  virtual void Copy(const Work& work, uint64_t bytes, bool over_pcie) = 0;
 };
 
 struct GpuCounters {
@@ -60,6 +79,7 @@ struct GpuServices {
   CallLog* log;
   Unknowns* unknowns;
   GpuCounters counters;
+  WorkObserver* observer = nullptr;
 };
 
 }  // namespace phantora

@@ -155,6 +155,7 @@ uint32_t GpfifoChannel(AllocRequest& request) {
   // A channel without a group is a group of its own.
   config.group = group != nullptr ? group->id : request.rm.next_group++;
   params->cid = config.id;
+  scheduler->Prepare(config);
   auto channel = std::make_shared<Channel>(std::move(config));
   scheduler->Add(channel, doorbell);
   request.object.resource = std::make_shared<ChannelResource>(std::move(channel), scheduler);

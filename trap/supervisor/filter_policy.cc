@@ -1,9 +1,13 @@
 #include "trap/supervisor/filter_policy.h"
 
+#include <asm/prctl.h>
 #include <fcntl.h>
+#include <linux/futex.h>
+#include <sched.h>
 #include <seccomp.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -47,6 +51,39 @@ class Policy {
   int failed_call_ = 0;
 };
 
+void TrapTime(Policy& policy) {
+  // Clocks of processor time stay the kernel's.
+  for (int clock : {CLOCK_REALTIME, CLOCK_MONOTONIC, CLOCK_MONOTONIC_RAW, CLOCK_REALTIME_COARSE,
+                    CLOCK_MONOTONIC_COARSE, CLOCK_BOOTTIME, CLOCK_REALTIME_ALARM,
+                    CLOCK_BOOTTIME_ALARM, CLOCK_TAI}) {
+    policy.Trap(SCMP_SYS(clock_gettime), {SCMP_A0(SCMP_CMP_EQ, static_cast<uint64_t>(clock))});
+  }
+  policy.Trap(SCMP_SYS(gettimeofday));
+  policy.Trap(SCMP_SYS(time));
+  policy.Trap(SCMP_SYS(nanosleep));
+  policy.Trap(SCMP_SYS(clock_nanosleep));
+  // With a timeout; a negative number of milliseconds is none.
+  const uint64_t sign = 0x80000000;
+  policy.Trap(SCMP_SYS(poll), {SCMP_A2(SCMP_CMP_MASKED_EQ, sign, 0)});
+  policy.Trap(SCMP_SYS(epoll_wait), {SCMP_A3(SCMP_CMP_MASKED_EQ, sign, 0)});
+  policy.Trap(SCMP_SYS(epoll_pwait), {SCMP_A3(SCMP_CMP_MASKED_EQ, sign, 0)});
+  policy.Trap(SCMP_SYS(ppoll), {SCMP_A2(SCMP_CMP_NE, 0)});
+  policy.Trap(SCMP_SYS(epoll_pwait2), {SCMP_A3(SCMP_CMP_NE, 0)});
+  policy.Trap(SCMP_SYS(select), {SCMP_A4(SCMP_CMP_NE, 0)});
+  policy.Trap(SCMP_SYS(pselect6), {SCMP_A4(SCMP_CMP_NE, 0)});
+  policy.Trap(SCMP_SYS(rt_sigtimedwait), {SCMP_A2(SCMP_CMP_NE, 0)});
+  for (uint64_t command : {FUTEX_WAIT, FUTEX_WAIT_BITSET}) {
+    policy.Trap(SCMP_SYS(futex), {SCMP_A1(SCMP_CMP_MASKED_EQ, FUTEX_CMD_MASK & 0xff, command),
+                                  SCMP_A3(SCMP_CMP_NE, 0)});
+  }
+  // New processes, and the start of a program in one.
+  policy.Trap(SCMP_SYS(clone), {SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_THREAD, 0)});
+  policy.Trap(SCMP_SYS(clone3));
+  policy.Trap(SCMP_SYS(fork));
+  policy.Trap(SCMP_SYS(vfork));
+  policy.Trap(SCMP_SYS(arch_prctl), {SCMP_A0(SCMP_CMP_EQ, ARCH_SET_FS)});
+}
+
 absl::StatusOr<std::vector<sock_filter>> Export(scmp_filter_ctx context) {
   UniqueFd file(memfd_create("phantora-bpf", MFD_CLOEXEC));
   if (!file.valid()) return absl::InternalError("memfd_create failed");
@@ -64,7 +101,7 @@ absl::StatusOr<std::vector<sock_filter>> Export(scmp_filter_ctx context) {
 
 }  // namespace
 
-absl::StatusOr<std::vector<sock_filter>> BuildFilter() {
+absl::StatusOr<std::vector<sock_filter>> BuildFilter(bool simulated_time) {
   scmp_filter_ctx context = seccomp_init(SCMP_ACT_ALLOW);
   if (context == nullptr) return absl::InternalError("seccomp_init failed");
   absl::Cleanup release = [context] { seccomp_release(context); };
@@ -95,6 +132,7 @@ absl::StatusOr<std::vector<sock_filter>> BuildFilter() {
   // Shared and of a descriptor that is not negative.
   policy.Trap(SCMP_SYS(mmap), {SCMP_A3(SCMP_CMP_MASKED_EQ, MAP_SHARED, MAP_SHARED),
                                SCMP_A4(SCMP_CMP_MASKED_EQ, 0x80000000, 0)});
+  if (simulated_time) TrapTime(policy);
   if (auto status = policy.status(); !status.ok()) return status;
   return Export(context);
 }

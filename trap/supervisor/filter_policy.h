@@ -14,7 +14,7 @@ namespace phantora {
 // /proc and /sys files must appear), ioctls whose number could be the driver's,
 // and shared mappings of files (managed memory). Everything else runs at native
 // speed: no call on the path of a kernel launch is trapped.
-absl::StatusOr<std::vector<sock_filter>> BuildFilter();
+absl::StatusOr<std::vector<sock_filter>> BuildFilter(bool simulated_time = false);
 
 }  // namespace phantora
 

@@ -63,7 +63,18 @@ absl::StatusOr<std::unique_ptr<Supervisor>> Supervisor::Create(const Options& op
   if (!epoll.valid()) {
     return absl::ResourceExhaustedError(absl::StrCat("epoll_create1: ", std::strerror(errno)));
   }
-  return std::unique_ptr<Supervisor>(new Supervisor(options, std::move(epoll)));
+  std::unique_ptr<Supervisor> supervisor(new Supervisor(options, std::move(epoll)));
+  if (options.host_time.mode != HostTimeMode::kReal) {
+    auto time = SimulatedTime::Create({.host = options.host_time,
+                                       .device = options.device,
+                                       .machine_lock = options.machine_lock,
+                                       .unknowns = options.unknowns,
+                                       .log = options.log,
+                                       .epoll = supervisor->epoll_.get()});
+    if (!time.ok()) return time.status();
+    supervisor->time_ = *std::move(time);
+  }
+  return supervisor;
 }
 
 Supervisor::Supervisor(const Options& options, UniqueFd epoll)
@@ -103,11 +114,12 @@ int Supervisor::Run(LaunchedCommand command, int signals) {
       interrupter.Handled();
     }
     if (call) ServeCall(*call, command.listener);
+    if (time_ != nullptr) time_->Pass(command.listener);
   }
   return ending.AwaitCommand();
 }
 
-bool Supervisor::HandleEvents(const LaunchedCommand& command, int signals, TreeEnding& ending) {
+bool Supervisor::HandleEvents(LaunchedCommand& command, int signals, TreeEnding& ending) {
   bool listener_open = true;
   epoll_event events[64];
   const int count = epoll_wait(epoll_.get(), events, 64, 0);
@@ -120,6 +132,8 @@ bool Supervisor::HandleEvents(const LaunchedCommand& command, int signals, TreeE
       ending.Reap();
     } else if (descriptor == ending.timer()) {
       ending.TimeIsUp();
+    } else if (time_ != nullptr && time_->Ready(descriptor, command.listener)) {
+      continue;
     } else if (auto process = tracees_.Died(descriptor)) {
       ProcessDied(*process);
     } else {
@@ -141,6 +155,7 @@ void Supervisor::ServeCall(const seccomp_notif& notification, NotifyListener& li
     listener.ReplyError(notification.id, ENOSYS);  // nobody is there to see it
     return;
   }
+  if (time_ != nullptr && time_->Serve(notification, *tracee, listener)) return;
   if (path_calls_.Serve(notification, *tracee, listener)) return;
   ServeDeviceCall(notification, *tracee, listener);
 }
@@ -155,6 +170,7 @@ void Supervisor::ServeDeviceCall(const seccomp_notif& notification, Tracee& trac
     listener.ReplyContinue(notification.id);
     return;
   }
+  if (time_ != nullptr) time_->DriverCall(tracee.process, static_cast<pid_t>(notification.pid));
   {
     std::lock_guard lock(*options_.machine_lock);
     if (notification.data.nr == SYS_mmap) {
@@ -194,6 +210,7 @@ void Supervisor::ForwardSignals(int signals, const LaunchedCommand& command) {
 
 void Supervisor::ProcessDied(pid_t process) {
   ++counters_.processes;
+  if (time_ != nullptr) time_->ProcessDied(process);
   std::lock_guard lock(*options_.machine_lock);
   // First what works on the process's memory, then the memory.
   options_.process_died(process);

@@ -9,10 +9,13 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
+#include "clock/host_time.h"
+#include "clock/simulated_device.h"
 #include "trap/call_log.h"
 #include "trap/supervisor/launcher.h"
 #include "trap/supervisor/open_files.h"
 #include "trap/supervisor/path_calls.h"
+#include "trap/supervisor/simulated_time.h"
 #include "trap/supervisor/synthetic_files.h"
 #include "trap/supervisor/tracees.h"
 #include "trap/supervisor/tree_ending.h"
@@ -37,6 +40,10 @@ class Supervisor {
     int rank_nice = 0;
     // Held while a device is used or destroyed; shared with the GPU's thread.
     TurnLock* machine_lock;
+    // Simulates time if its mode says so.
+    HostTime host_time;
+    SimulatedDevice* device = nullptr;
+    Unknowns* unknowns = nullptr;
     // Called under the lock when a process of the tree has died.
     std::function<void(pid_t)> process_died;
   };
@@ -50,13 +57,15 @@ class Supervisor {
   int Run(LaunchedCommand command, int signals);
 
   const SupervisorCounters& counters() const { return counters_; }
+  // nullptr in real time.
+  const SimulatedTime* time() const { return time_.get(); }
 
  private:
   explicit Supervisor(const Options& options, UniqueFd epoll);
 
   void Watch(int descriptor, uint32_t events);
   // False when nothing runs under the filter any more.
-  bool HandleEvents(const LaunchedCommand& command, int signals, TreeEnding& ending);
+  bool HandleEvents(LaunchedCommand& command, int signals, TreeEnding& ending);
   void ServeCall(const seccomp_notif& notification, NotifyListener& listener);
   void ServeDeviceCall(const seccomp_notif& notification, Tracee& tracee, NotifyListener& listener);
   void ForwardSignals(int signals, const LaunchedCommand& command);
@@ -67,6 +76,7 @@ class Supervisor {
   OpenFiles open_files_;
   Tracees tracees_;
   PathCalls path_calls_;
+  std::unique_ptr<SimulatedTime> time_;
   SupervisorCounters counters_;
 };
 

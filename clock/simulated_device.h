@@ -1,0 +1,44 @@
+// A rank's devices as the keeper of simulated time sees them.
+#ifndef PHANTORA_CLOCK_SIMULATED_DEVICE_H_
+#define PHANTORA_CLOCK_SIMULATED_DEVICE_H_
+
+#include <sys/types.h>
+
+#include "clock/virtual_time.h"
+
+namespace phantora {
+
+// Each process has a device timeline of its own, which never runs ahead of what the
+// process has been told, unless the process waits.
+class SimulatedDevice {
+ public:
+  virtual ~SimulatedDevice() = default;
+
+  // The process has run from `from` to `to` and may have submitted work meanwhile. When
+  // within that time is not known: submissions are spread evenly, and each costs the
+  // process `each` on top. Everything that is over by then becomes visible to it.
+  struct Submitted {
+    VirtualTime now;  // when the process is now: `to` and what its submissions cost
+    int count = 0;
+    bool seen = false;  // something was released or interrupted
+  };
+  virtual Submitted Submit(pid_t process, VirtualTime from, VirtualTime to,
+                           VirtualSpan each) = 0;
+
+  // When something happens next on the process's devices; Infinity for never.
+  virtual VirtualTime NextEvent(pid_t process) = 0;
+
+  // What happened on the way.
+  struct Progress {
+    VirtualTime time;          // reached; may be less than asked for: too much to do at once
+    bool released = false;     // a semaphore was written: who polls memory may go on
+    bool interrupted = false;  // an interrupt was raised: who sleeps may go on
+  };
+  // Runs the devices to `to` (Infinity: to their last event). With `stop_when_seen`, stops
+  // as soon as something was released or interrupted.
+  virtual Progress Advance(pid_t process, VirtualTime to, bool stop_when_seen) = 0;
+};
+
+}  // namespace phantora
+
+#endif  // PHANTORA_CLOCK_SIMULATED_DEVICE_H_

@@ -1,0 +1,158 @@
+#include "trap/gpu/gpu_timelines.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace phantora {
+namespace {
+
+// What one call may cost: others wait for it.
+constexpr int64_t kCallBudget = 64 * kStepBudget;
+constexpr int kMostEvents = 4096;
+
+}  // namespace
+
+GpuTimelines::Timeline& GpuTimelines::Of(pid_t process) {
+  auto& timeline = timelines_[process];
+  if (timeline == nullptr) timeline = std::make_unique<Timeline>();
+  return *timeline;
+}
+
+void GpuTimelines::Add(std::shared_ptr<Channel> channel) {
+  Timeline& timeline = Of(channel->config().process);
+  timeline.channels.push_back(std::move(channel));
+}
+
+void GpuTimelines::Remove(const Channel* channel) {
+  auto it = timelines_.find(channel->config().process);
+  if (it == timelines_.end()) return;
+  std::erase_if(it->second->channels,
+                [channel](const auto& other) { return other.get() == channel; });
+}
+
+void GpuTimelines::ProcessDied(pid_t process) { timelines_.erase(process); }
+
+SimulatedDevice::Submitted GpuTimelines::Submit(pid_t process, VirtualTime from, VirtualTime to,
+                                                VirtualSpan each) {
+  auto it = timelines_.find(process);
+  if (it == timelines_.end()) return {to};
+  Timeline& timeline = *it->second;
+  uint32_t count = 0;
+  for (const auto& channel : timeline.channels) count += channel->Hidden();
+  // What a channel waits for may be a plain store of the process.
+  const bool waited = timeline.waiting;
+  const uint64_t releases = releases_, interrupts = interrupts_;
+  const auto seen = [&] { return releases_ != releases || interrupts_ != interrupts; };
+  if (count == 0) {
+    Advance(process, to, false);
+    if (waited) Settle(process, timeline);
+    return {to, 0, seen()};
+  }
+  const int submitted = static_cast<int>(count);
+  const VirtualSpan step =
+      VirtualSpan::Picoseconds((to - from).picoseconds() / (count + 1)) + each;
+  VirtualTime at = from;
+  // Between channels the order is not known: the work of each is taken in turn.
+  const auto channels = timeline.channels;
+  for (bool any = true; any;) {
+    any = false;
+    for (const auto& channel : channels) {
+      if (count == 0 || channel->Hidden() == 0) continue;
+      any = true, --count;
+      at = at + step;
+      Advance(process, at, false);
+      channel->Reveal();
+      Settle(process, timeline);
+    }
+  }
+  to = std::max(at, to);
+  Advance(process, to, false);
+  if (waited) Settle(process, timeline);
+  return {to, submitted, seen()};
+}
+
+VirtualTime GpuTimelines::Next(const Timeline& timeline) const {
+  if (timeline.unfinished || (timeline.waiting && timeline.settled != releases_)) {
+    return timeline.clock.Now();
+  }
+  VirtualTime next = VirtualTime::Infinity();
+  for (const auto& channel : timeline.channels) {
+    // What is still busy until now has been run: it does not wait for time.
+    const VirtualTime until = channel->BusyUntil();
+    if (until > timeline.clock.Now()) next = std::min(next, until);
+  }
+  return next;
+}
+
+VirtualTime GpuTimelines::NextEvent(pid_t process) {
+  auto it = timelines_.find(process);
+  return it == timelines_.end() ? VirtualTime::Infinity() : Next(*it->second);
+}
+
+SimulatedDevice::Progress GpuTimelines::Advance(pid_t process, VirtualTime to,
+                                                bool stop_when_seen) {
+  auto it = timelines_.find(process);
+  if (it == timelines_.end()) return {.time = to};
+  Timeline& timeline = *it->second;
+  const uint64_t releases = releases_, interrupts = interrupts_;
+  const auto progress = [&](VirtualTime time) {
+    return Progress{time, releases_ != releases, interrupts_ != interrupts};
+  };
+  for (int rounds = 0; rounds < kMostEvents; ++rounds) {
+    const VirtualTime next = Next(timeline);
+    if (next > to || next == VirtualTime::Infinity()) {
+      if (to != VirtualTime::Infinity()) timeline.clock.AdvanceTo(to);
+      break;
+    }
+    const bool woken = timeline.waiting && timeline.settled != releases_;
+    // Not before what it waited for was written, if that was by another process.
+    timeline.clock.AdvanceTo(woken ? std::max(next, last_release_) : next);
+    Settle(process, timeline);
+    if (timeline.unfinished) break;
+    if (stop_when_seen && (releases_ != releases || interrupts_ != interrupts)) break;
+  }
+  return progress(timeline.clock.Now());
+}
+
+void GpuTimelines::Settle(pid_t process, Timeline& timeline) {
+  int64_t budget = kCallBudget;
+  bool worked = true;
+  while (worked && budget > 0) {
+    worked = false;
+    timeline.waiting = false;
+    timeline.settled = releases_;
+    const auto channels = timeline.channels;  // failing ones may be removed
+    for (const auto& channel : channels) {
+      Channel::State state = Channel::State::kActive;
+      while (state == Channel::State::kActive && budget > 0) {
+        const uint64_t before = channel->releases(), interrupts = channel->interrupts();
+        state = channel->Step(*services_, worked, budget);
+        interrupts_ += channel->interrupts() - interrupts;
+        if (channel->releases() != before) {
+          releases_ += channel->releases() - before;
+          last_release_ = std::max(last_release_, timeline.clock.Now());
+        }
+      }
+      if (state == Channel::State::kDead && !channel->failure_told()) {
+        Failed(process, timeline, *channel);
+      }
+      if (state == Channel::State::kWaiting && channel->BusyUntil() == VirtualTime::Infinity()) {
+        timeline.waiting = true;
+      }
+    }
+  }
+  timeline.unfinished = worked;
+}
+
+void GpuTimelines::Failed(pid_t process, Timeline& timeline, const Channel& channel) {
+  for (const auto& other : timeline.channels) {
+    if (other->config().group == channel.config().group) {
+      other->Fail(channel.failure(), *services_);
+      other->TellFailure();
+    }
+  }
+  ++releases_, ++interrupts_;  // the host sees it
+  services_->interrupts->ChannelError(channel.config().gpu, process);
+}
+
+}  // namespace phantora

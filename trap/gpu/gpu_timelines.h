@@ -1,0 +1,61 @@
+// The emulated GPUs in simulated time: one timeline per process.
+#ifndef PHANTORA_TRAP_GPU_GPU_TIMELINES_H_
+#define PHANTORA_TRAP_GPU_GPU_TIMELINES_H_
+
+#include <sys/types.h>
+
+#include <memory>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "clock/simulated_device.h"
+#include "clock/time_source.h"
+#include "trap/gpu/channel.h"
+#include "trap/gpu/gpu_services.h"
+
+namespace phantora {
+
+// Runs on whatever thread calls it, under the machine's lock; nothing here happens by
+// itself. A timeline holds the channels of one process on all its GPUs, which run beside
+// each other. (Processes that share a GPU do not slow each other yet.)
+class GpuTimelines : public SimulatedDevice {
+ public:
+  explicit GpuTimelines(GpuServices* services) : services_(services) {}
+
+  // The clock for a channel of `process`; lives as long as this.
+  TimeSource* ClockOf(pid_t process) { return &Of(process).clock; }
+  void Add(std::shared_ptr<Channel> channel);
+  void Remove(const Channel* channel);
+  // After its channels are gone.
+  void ProcessDied(pid_t process);
+
+  Submitted Submit(pid_t process, VirtualTime from, VirtualTime to, VirtualSpan each) override;
+  VirtualTime NextEvent(pid_t process) override;
+  Progress Advance(pid_t process, VirtualTime to, bool stop_when_seen) override;
+
+ private:
+  struct Timeline {
+    ManualTimeSource clock;
+    std::vector<std::shared_ptr<Channel>> channels;
+    bool unfinished = false;  // there is more to do at this very time
+    bool waiting = false;     // some channel waits for a semaphore
+    uint64_t settled = 0;     // releases_ when it was run last
+  };
+
+  Timeline& Of(pid_t process);
+  // Does all that can be done at the present time of `timeline`, within a budget.
+  void Settle(pid_t process, Timeline& timeline);
+  void Failed(pid_t process, Timeline& timeline, const Channel& channel);
+  VirtualTime Next(const Timeline& timeline) const;
+
+  GpuServices* const services_;
+  absl::flat_hash_map<pid_t, std::unique_ptr<Timeline>> timelines_;
+  // Semaphores written by all, and when the last was: waiters may be in other processes.
+  uint64_t releases_ = 0;
+  uint64_t interrupts_ = 0;
+  VirtualTime last_release_;
+};
+
+}  // namespace phantora
+
+#endif  // PHANTORA_TRAP_GPU_GPU_TIMELINES_H_

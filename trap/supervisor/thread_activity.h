@@ -1,0 +1,38 @@
+// Whether anything in a process tree can still act by itself.
+#ifndef PHANTORA_TRAP_SUPERVISOR_THREAD_ACTIVITY_H_
+#define PHANTORA_TRAP_SUPERVISOR_THREAD_ACTIVITY_H_
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+namespace phantora {
+
+// Signals that have been sent to a thread or its process and are not handled yet; bit 0 is
+// signal 1.
+uint64_t PendingSignals(pid_t thread);
+
+// Has a blocked thread a signal to handle? Such a thread, held in a trapped call, would
+// not notice (WAIT_KILLABLE_RECV).
+bool HasSignalToHandle(pid_t thread);
+
+class ThreadActivity {
+ public:
+  // Is every thread of `processes` blocked in the kernel, but those that `held` names?
+  // Then nothing happens before something from outside does. A thread that was blocked
+  // but ran while the others were looked at is noticed: its number of time slices
+  // differs.
+  bool AllBlocked(const std::vector<pid_t>& processes, const std::function<bool(pid_t)>& held);
+
+  // The thread that was found running last.
+  pid_t running() const { return running_; }
+
+ private:
+  pid_t running_ = 0;
+};
+
+}  // namespace phantora
+
+#endif  // PHANTORA_TRAP_SUPERVISOR_THREAD_ACTIVITY_H_

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <utility>
 
 #include "absl/strings/str_format.h"
 #include "trap/supervisor/process_tree.h"
@@ -475,19 +476,12 @@ bool SimulatedTime::Ready(int descriptor, NotifyListener& listener) {
   if (descriptor == tick_.get()) {
     uint64_t expirations;
     [[maybe_unused]] const ssize_t got = read(tick_.get(), &expirations, sizeof expirations);
-    const int64_t last = tick_ns_;
+    // Time does not pass here: a call may be at hand that has not been served yet.
+    ticked_ns_ = tick_ns_;
     tick_ns_ = 0;
     let_go_ = false;
     CheckHeld(listener);
     Nudge();
-    Pass(listener);
-    // While others run and nothing happens, the looks become rarer.
-    if (tick_ns_ == kShortestTick && !let_go_) {
-      bool futex = false;
-      for (const auto& [id, held] : held_) futex |= held.wait != nullptr && held.wait->is_futex();
-      tick_ns_ = 0;
-      ArmTick(std::min(last * 2, futex ? kLongestFutexTick : kLongestTick));
-    }
     return true;
   }
   auto it = watched_.find(descriptor);
@@ -628,8 +622,13 @@ void SimulatedTime::Pass(NotifyListener& listener) {
     const bool signal = HasSignalToHandle(call->second.thread);
     LetGo(call, listener, signal ? &TimedWait::Interrupt : &TimedWait::TimeOut);
   }
+  // While others run and nothing happens, the looks become rarer.
+  const int64_t ticked = std::exchange(ticked_ns_, 0);
   if (!held_.empty() || EarliestEvent().second != VirtualTime::Infinity()) {
-    ArmTick(kShortestTick);
+    bool futex = false;
+    for (const auto& [id, held] : held_) futex |= held.wait != nullptr && held.wait->is_futex();
+    const int64_t longest = futex ? kLongestFutexTick : kLongestTick;
+    ArmTick(let_go_ ? kShortestTick : std::clamp(ticked * 2, kShortestTick, longest));
   } else if (gpu_ranks_ > 0) {
     ArmTick(kLongestTick);  // submissions of one that makes no calls
   }

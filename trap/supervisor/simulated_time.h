@@ -79,7 +79,7 @@ class SimulatedTime {
   // GPUs.
   void DriverCall(pid_t process, pid_t thread);
 
-  // `descriptor` is readable; false if it is none of these.
+  // `descriptor` is readable; false if it is none of these. Pass() is to follow.
   bool Ready(int descriptor, NotifyListener& listener);
 
   // To be called when nothing else is to be done at once: lets time pass if it may.
@@ -171,7 +171,8 @@ class SimulatedTime {
   const Vdso vdso_;
   const int64_t realtime_offset_;  // CLOCK_REALTIME - simulated time, ns
   const UniqueFd tick_;
-  int64_t tick_ns_ = 0;  // 0: not armed
+  int64_t tick_ns_ = 0;    // 0: not armed
+  int64_t ticked_ns_ = 0;  // how long it was armed for, when it has just come
 
   absl::flat_hash_map<pid_t, std::unique_ptr<Rank>> ranks_;
   std::vector<RankTime> finished_;

@@ -83,8 +83,10 @@ absl::Status Vdso::Redirect(pid_t process) const {
   snprintf(path, sizeof path, "/proc/%d/mem", process);
   const UniqueFd memory(open(path, O_RDWR | O_CLOEXEC));
   for (const Function& function : functions_) {
-    // mov $call, %eax; syscall; ret
-    uint8_t code[] = {0xb8, 0, 0, 0, 0, 0x0f, 0x05, 0xc3};
+    // 0: mov $call, %eax; syscall; cmp $-EINTR, %eax; je 0b; ret
+    // A trapped call can be interrupted before it is received, and nobody expects that of
+    // reading a clock.
+    uint8_t code[] = {0xb8, 0, 0, 0, 0, 0x0f, 0x05, 0x83, 0xf8, 0xfc, 0x74, 0xf4, 0xc3};
     std::memcpy(code + 1, &function.call, 4);
     if (pwrite(memory.get(), code, sizeof code, static_cast<off_t>(base + function.offset)) !=
         sizeof code) {

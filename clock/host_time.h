@@ -9,7 +9,7 @@ namespace phantora {
 enum class HostTimeMode {
   kReal,      // nothing is simulated: every clock is the host's
   kMeasured,  // the processor time that the code takes here, times a scale
-  kFixed,     // a charge per driver call, submission and clock read; reproducible
+  kFixed,     // a charge per driver call, submission and clock read; repeatable
   kZero,      // nothing but clock reads, so that loops over them end
 };
 

@@ -22,8 +22,7 @@ class SimulatedDevice {
     int count = 0;
     bool seen = false;  // something was released or interrupted
   };
-  virtual Submitted Submit(pid_t process, VirtualTime from, VirtualTime to,
-                           VirtualSpan each) = 0;
+  virtual Submitted Submit(pid_t process, VirtualTime from, VirtualTime to, VirtualSpan each) = 0;
 
   // When something happens next on the process's devices; Infinity for never.
   virtual VirtualTime NextEvent(pid_t process) = 0;

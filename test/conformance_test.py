@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the driver-API programs of test/tracees on one personality and driver.
 
-usage: conformance_test.py PHANTORA_RUN GPU DRIVER PROGRAM...
+usage: conformance_test.py PHANTORA_RUN GPU DRIVER HOST_TIME PROGRAM...
 """
 
 import os
@@ -25,15 +25,16 @@ TIMEOUT_SECONDS = 150
 
 
 def main():
-    phantora_run, gpu, driver = sys.argv[1:4]
+    phantora_run, gpu, driver, host_time = sys.argv[1:5]
     passed = []
-    for program in sys.argv[4:]:
+    for program in sys.argv[5:]:
         name = os.path.basename(program)
         command = [program, *ARGUMENTS.get(name, [])]
         if name == "init_attributes":
             command += ["--expect", EXPECTED[gpu]]
         passed.append(program_runner.run(phantora_run, gpu, driver, GPUS.get(name, 1), name,
-                                         command, "PASS " + name, TIMEOUT_SECONDS))
+                                         command, "PASS " + name, TIMEOUT_SECONDS,
+                                         ["--host-time", host_time]))
     program_runner.finish(passed)
 
 

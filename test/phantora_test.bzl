@@ -22,14 +22,16 @@ def phantora_test(name, src, args = [], data = [], size = "medium", tags = [], *
         **kwargs
     )
 
-def conformance_test(gpu, driver):
-    """All of test/tracees on one personality and driver version."""
+def conformance_test(gpu, driver, host_time = "real"):
+    """All of test/tracees on one personality, driver version and mode of host time."""
+    suffix = "" if host_time == "real" else "_" + host_time
     phantora_test(
-        name = "conformance_%s_%s_test" % (gpu.split("-")[0], driver.split(".")[0]),
+        name = "conformance_%s_%s%s_test" % (gpu.split("-")[0], driver.split(".")[0], suffix),
         src = "conformance_test.py",
         args = [
             gpu,
             driver,
+            host_time,
             "$(locations //test/tracees:all_tracees)",
         ],
         data = [

@@ -5,12 +5,12 @@ import sys
 import time
 
 
-def run(phantora_run, gpu, driver, gpus, name, command, says, timeout_seconds):
+def run(phantora_run, gpu, driver, gpus, name, command, says, timeout_seconds, options=()):
     """True if `command` exits 0, prints `says`, and Phantora met nothing unknown."""
     start = time.monotonic()
     try:
         result = subprocess.run([phantora_run, "--gpu", gpu, "--driver", driver,
-                                 "--gpus", str(gpus), "--", *command],
+                                 "--gpus", str(gpus), *options, "--", *command],
                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                 timeout=timeout_seconds, check=False)
         output, status = result.stdout, result.returncode

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/seccomp.h>
-#include <linux/userfaultfd.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -26,6 +25,7 @@
 #include "trap/supervisor/filter_policy.h"
 #include "trap/supervisor/launcher.h"
 #include "trap/supervisor/remote_memory.h"
+#include "trap/supervisor/vdso.h"
 
 namespace phantora {
 namespace {
@@ -108,12 +108,31 @@ void CheckTrap(Doctor& doctor) {
              "container's seccomp profile");
 }
 
-void CheckUserfaultfd(Doctor& doctor) {
-  const int fd = static_cast<int>(syscall(SYS_userfaultfd, O_CLOEXEC | UFFD_USER_MODE_ONLY));
-  doctor.Say(fd >= 0 ? Outcome::kGood : Outcome::kSlower, "userfaultfd (user mode)",
-             "not needed yet; parking ranks that wait will need it (Docker's default profile "
-             "denies it)");
-  if (fd >= 0) close(fd);
+// What --host-time needs: clock reads of a stopped process redirected, and copies of its
+// descriptors.
+void CheckSimulatedTime(Doctor& doctor) {
+  auto filter = BuildFilter(true);
+  if (!filter.ok()) return;  // CheckTrap has said so
+  auto child = Launch(*filter, {.command = {"/bin/true"}, .environment = {}});
+  if (!child.ok()) return;
+  absl::Status redirected = absl::UnavailableError("no call was trapped");
+  bool copied = false;
+  if (child->listener.Receive()) {
+    auto vdso = Vdso::Create();
+    redirected = vdso.ok() ? vdso->Redirect(child->pid) : vdso.status();
+    const int copy = static_cast<int>(syscall(SYS_pidfd_getfd, child->pidfd.get(), 0, 0));
+    copied = copy >= 0 || errno == EBADF;  // it may have closed its standard input
+    if (copy >= 0) close(copy);
+  }
+  kill(child->pid, SIGKILL);
+  waitpid(child->pid, nullptr, 0);
+  doctor.Say(redirected.ok() ? Outcome::kGood : Outcome::kSlower, "simulated clocks",
+             absl::StrCat(std::string(redirected.message()),
+                          "; programs would read real clocks. Writing to /proc/PID/mem must be "
+                          "allowed (kernel option proc_mem.force_override=always or ptrace)"));
+  doctor.Say(copied ? Outcome::kGood : Outcome::kSlower, "simulated timeouts of poll and select",
+             "pidfd_getfd is denied (Docker's default profile does), so that these time out in "
+             "real time: run the container with --cap-add SYS_PTRACE");
 }
 
 void CheckMemory(Doctor& doctor) {
@@ -149,7 +168,7 @@ int RunDoctor() {
   Doctor doctor;
   CheckKernel(doctor);
   CheckTrap(doctor);
-  CheckUserfaultfd(doctor);
+  CheckSimulatedTime(doctor);
   CheckMemory(doctor);
   CheckDrivers(doctor);
   printf("%s\n", doctor.healthy() ? "This machine can run Phantora."

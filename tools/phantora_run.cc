@@ -39,6 +39,8 @@ int main(int argc, char** argv) {
   app.add_flag("--force-driver-abi", options.force_driver_abi,
                "use the nearest known interface for an untested driver version");
   app.add_option("--log-calls", options.log_calls, "write every driver call to this file");
+  app.add_option("--trace", options.trace,
+                 "write a timeline of the GPUs to this file, for ui.perfetto.dev");
   app.add_option("--nice", options.nice, "nice value of processes that use a GPU")
       ->check(CLI::Range(0, 19))
       ->capture_default_str();
@@ -53,8 +55,8 @@ int main(int argc, char** argv) {
       {"zero", phantora::HostTimeMode::kZero}};
   app.add_option("--host-time", options.host_time.mode,
                  "what the program's own code takes. real: nothing is simulated (default); "
-                 "measured: its processor time here; fixed: a charge per call, the same in every "
-                 "run; zero: nothing")
+                 "measured: its processor time here; fixed: a charge per call, nearly the same in "
+                 "every run; zero: nothing")
       ->transform(CLI::CheckedTransformer(modes));
   app.add_option("--host-scale", options.host_time.scale,
                  "measured time is multiplied by this: below 1 for a target with faster processors")
@@ -78,6 +80,10 @@ int main(int argc, char** argv) {
       !separated) {
     std::fprintf(stderr, "phantora-run: unknown option %s; see --help\n",
                  options.command[0].c_str());
+    return 125;
+  }
+  if (!options.trace.empty() && options.host_time.mode == phantora::HostTimeMode::kReal) {
+    std::fputs("phantora-run: --trace needs simulated time; add --host-time measured\n", stderr);
     return 125;
   }
   if (options.command.empty()) {

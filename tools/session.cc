@@ -11,6 +11,7 @@
 #include "clock/time_source.h"
 #include "profiles/gpu_profile.h"
 #include "tools/driver_libraries.h"
+#include "tools/run_recorder.h"
 #include "trap/gpu/gpu_scheduler.h"
 #include "trap/gpu/gpu_timelines.h"
 #include "trap/gpu/internal_kernels.h"
@@ -53,29 +54,36 @@ LaunchOptions MakeLaunchOptions(const SessionOptions& options, const DriverLibra
   return launch;
 }
 
-void ReportTime(const SimulatedTime& time, bool verbose) {
+void ReportTime(const SimulatedTime& time, const RunRecorder& recorder, bool verbose) {
   for (const auto& rank : time.ranks()) {
-    LogInfo(absl::StrFormat("process %d: %.6f s of simulated time, %.6f s waiting for GPUs",
-                            rank.process, rank.elapsed.picoseconds() / 1e12,
-                            rank.waited.picoseconds() / 1e12));
+    const auto it = recorder.totals().find(rank.process);
+    if (it == recorder.totals().end()) continue;
+    const auto seconds = [](VirtualSpan span) { return span.picoseconds() / 1e12; };
+    const auto& work = it->second;
+    LogWarning(absl::StrFormat(
+        "process %d: %.6f s of simulated time; waited %.6f s for GPUs; %d kernels in %.6f s "
+        "(times from launch dims, a placeholder), %d copies in %.6f s",
+        rank.process, seconds(rank.elapsed), seconds(rank.waited), work.kernels,
+        seconds(work.kernel_time), work.copies, seconds(work.copy_time)));
   }
   if (!verbose) return;
   const auto& counters = time.counters();
-  LogInfo(absl::StrFormat("%d clock reads, %d held calls (%d waits for GPUs), %d jumps, %d looks "
-                          "at all threads, %d nudges",
-                          counters.clock_reads, counters.waits, counters.gpu_waits, counters.jumps,
-                          counters.scans, counters.nudges));
+  LogInfo(
+      absl::StrFormat("%d clock reads, %d held calls (%d waits for GPUs), %d jumps, %d looks "
+                      "at all threads, %d nudges",
+                      counters.clock_reads, counters.waits, counters.gpu_waits, counters.jumps,
+                      counters.scans, counters.nudges));
 }
 
 void Report(const SessionOptions& options, const Supervisor& supervisor,
-            const GpuServices& services, const Machine& machine) {
+            const RunRecorder& recorder, const GpuServices& services, const Machine& machine) {
   if (const std::string unknown = machine.unknowns->Report(); !unknown.empty()) {
     LogWarning(absl::StrCat(
         "the run met things that are not emulated; check before trusting its results:\n", unknown));
   }
   const auto& work = services.counters;
   if (supervisor.time() != nullptr) {
-    ReportTime(*supervisor.time(), options.verbose);
+    ReportTime(*supervisor.time(), recorder, options.verbose);
   } else if (const uint64_t skipped = work.kernels - work.internal_kernels; skipped > 0) {
     LogWarning(absl::StrFormat(
         "%d kernels were not executed and took %g us each; time is real time (see LIMITATIONS.md)",
@@ -131,6 +139,11 @@ int Supervise(const SessionOptions& options, int signals) {
   if (simulated && !options.kernel_microseconds) pricer = &model;
   GpuServices services{&time, &events, pricer, &*internal_kernels, log.get(), &unknowns, {}};
   GpuTimelines timelines(&services);
+  RunRecorder recorder(SimulatedTime::Start());
+  if (simulated) services.observer = &recorder;
+  if (!options.trace.empty()) {
+    if (auto status = recorder.OpenTrace(options.trace); !status.ok()) return Fail(status);
+  }
   TurnLock machine_lock;
   GpuScheduler scheduler(&machine_lock, &services, [&events] { return events.Drain(); });
   if (simulated) scheduler.Simulate(&timelines);
@@ -147,18 +160,21 @@ int Supervise(const SessionOptions& options, int signals) {
   AddDriverFiles(
       &rm, {.uvm = [&rm](pid_t process) { return std::make_shared<UvmDevice>(&rm, process); }},
       &files);
-  auto supervisor =
-      Supervisor::Create({.files = &files,
-                          .log = log.get(),
-                          .rank_nice = options.nice,
-                          .machine_lock = &machine_lock,
-                          .host_time = options.host_time,
-                          .device = &timelines,
-                          .unknowns = &unknowns,
-                          .process_died = [&](pid_t process) {
-                            rm.ProcessDied(process);
-                            timelines.ProcessDied(process);
-                          }});
+  auto supervisor = Supervisor::Create(
+      {.files = &files,
+       .log = log.get(),
+       .rank_nice = options.nice,
+       .machine_lock = &machine_lock,
+       .host_time = options.host_time,
+       .device = &timelines,
+       .unknowns = &unknowns,
+       .waited = [&recorder](pid_t process, pid_t thread, VirtualTime since,
+                             VirtualTime until) { recorder.Wait(process, thread, since, until); },
+       .process_died =
+           [&](pid_t process) {
+             rm.ProcessDied(process);
+             timelines.ProcessDied(process);
+           }});
   if (!supervisor.ok()) return Fail(supervisor.status());
   LogInfo(absl::StrFormat("%d x %s, driver %s from %s", options.gpus, profile->product,
                           driver->version.text, driver->library_directory));
@@ -170,7 +186,7 @@ int Supervise(const SessionOptions& options, int signals) {
   scheduler.Start();
   const int status = (*supervisor)->Run(*std::move(command), signals);
   scheduler.Stop();
-  Report(options, **supervisor, services, machine);
+  Report(options, **supervisor, recorder, services, machine);
   if (WIFSIGNALED(status)) {
     LogInfo(absl::StrCat("the command was ended by signal ", WTERMSIG(status)));
     return 128 + WTERMSIG(status);

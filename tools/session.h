@@ -23,6 +23,7 @@ struct SessionOptions {
   // what a cost model says.
   std::optional<int64_t> kernel_microseconds;
   HostTime host_time;
+  std::string trace;  // a file; empty for none
   std::vector<std::string> command;
 };
 

@@ -74,12 +74,9 @@ void Channel::Fail(uint32_t code, GpuServices& services) {
 Channel::State Channel::Step(GpuServices& services, bool& worked, int64_t& budget) {
   if (dead_) return State::kDead;
   if (!enabled_) return State::kIdle;
-  ExecutionContext context{*config_.context,
-                           services,
-                           config_.time != nullptr ? *config_.time : *services.time,
-                           config_.gpu,
-                           config_.process,
-                           config_.id};
+  ExecutionContext context{
+      *config_.context, services,        config_.time != nullptr ? *config_.time : *services.time,
+      config_.gpu,      config_.process, config_.id};
   context.budget = budget - kStepCost;
   const State state = Run(context, worked);
   budget = context.budget;

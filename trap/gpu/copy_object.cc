@@ -135,8 +135,8 @@ void CopyObject::Price(ExecutionContext& context, uint64_t bytes) {
   const VirtualTime now = context.time.Now();
   busy_until_ = now + duration;
   if (context.services.observer != nullptr) {
-    context.services.observer->Copy(
-        {context.process, context.gpu, context.channel, now, duration}, bytes, over_pcie);
+    context.services.observer->Copy({context.process, context.gpu, context.channel, now, duration},
+                                    bytes, over_pcie);
   }
 }
 

@@ -1,8 +1,8 @@
 #include "trap/gpu/gpu_semaphore.h"
 
-#include "absl/strings/str_format.h"
-
 #include <algorithm>
+
+#include "absl/strings/str_format.h"
 
 namespace phantora {
 namespace {
@@ -37,9 +37,9 @@ uint64_t Apply(Reduction op, uint64_t old, uint64_t operand, bool is_signed, boo
 Progress WritePayload(ExecutionContext& context, const SemaphoreWrite& write, uint64_t value) {
   ++context.releases;
   if (context.services.log->enabled()) {
-    context.services.log->Line(
-        context.process, absl::StrFormat("gpu%d ch%d writes semaphore %x: %x", context.gpu,
-                                         context.channel, write.address, value));
+    context.services.log->Line(context.process,
+                               absl::StrFormat("gpu%d ch%d writes semaphore %x: %x", context.gpu,
+                                               context.channel, write.address, value));
   }
   return context.Check(context.memory().Write(write.address, &value, write.payload_64bit ? 8 : 4),
                        "semaphore release");

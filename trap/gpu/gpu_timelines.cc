@@ -49,8 +49,7 @@ SimulatedDevice::Submitted GpuTimelines::Submit(pid_t process, VirtualTime from,
     return {to, 0, seen()};
   }
   const int submitted = static_cast<int>(count);
-  const VirtualSpan step =
-      VirtualSpan::Picoseconds((to - from).picoseconds() / (count + 1)) + each;
+  const VirtualSpan step = VirtualSpan::Picoseconds((to - from).picoseconds() / (count + 1)) + each;
   VirtualTime at = from;
   // Between channels the order is not known: the work of each is taken in turn.
   const auto channels = timeline.channels;

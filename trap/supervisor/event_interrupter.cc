@@ -35,8 +35,8 @@ EventInterrupter::EventInterrupter(int epoll) : epoll_(epoll), stop_(eventfd(0, 
   action.sa_handler = [](int) {};  // without SA_RESTART
   sigaction(kSignal, &action, nullptr);
   Mask(SIG_BLOCK);
-  thread_ = std::thread(&EventInterrupter::Run, this, getpid(),
-                        static_cast<pid_t>(syscall(SYS_gettid)));
+  thread_ =
+      std::thread(&EventInterrupter::Run, this, getpid(), static_cast<pid_t>(syscall(SYS_gettid)));
 }
 
 EventInterrupter::~EventInterrupter() {

@@ -26,6 +26,8 @@ constexpr VirtualTime kStart = VirtualTime::FromNanoseconds(10'000'000'000'000);
 // CLOCK_MONOTONIC_RAW reads in a row that make a wait for a GPU. One more than anybody
 // needs to take the time once.
 constexpr uint32_t kSpinsOfWait = 6;
+// A spinning thread with idle GPUs looks after 1 us, 2 us, ... 1024 us.
+constexpr uint32_t kLooksUntilRarest = 10;
 // After so many clock reads in a row, a loop may be waiting for time to pass: where
 // processor time does not count, each takes as long as a turn of such a loop in Python.
 constexpr uint32_t kReadsOfWait = 1000;
@@ -120,8 +122,7 @@ void SimulatedTime::TakeProcessorTime(Rank& rank, pid_t process) {
   const int64_t wall = Nanoseconds(CLOCK_MONOTONIC);
   // Threads that ran one after another count in full, those that ran at the same time
   // once: together they cannot have run for longer than the time that has passed.
-  const int64_t used =
-      std::min(processor - rank.processor_time, wall - rank.wall_time) - kTrapCost;
+  const int64_t used = std::min(processor - rank.processor_time, wall - rank.wall_time) - kTrapCost;
   if (processor == 0 || used <= 0) return;
   rank.processor_time = processor;
   rank.wall_time = wall;
@@ -139,8 +140,8 @@ int SimulatedTime::Submit(Rank& rank, pid_t process, VirtualTime from) {
   if (!rank.uses_gpu) return 0;
   const bool fixed = options_.host.mode == HostTimeMode::kFixed;
   std::lock_guard lock(*options_.machine_lock);
-  const auto submitted = options_.device->Submit(
-      process, from, rank.now, fixed ? options_.host.submission : VirtualSpan());
+  const auto submitted = options_.device->Submit(process, from, rank.now,
+                                                 fixed ? options_.host.submission : VirtualSpan());
   rank.now = submitted.now;
   rank.next_event = options_.device->NextEvent(process);
   rank.seen |= submitted.seen;
@@ -171,11 +172,25 @@ SimulatedTime::Rank& SimulatedTime::Enter(pid_t process) {
   return rank;
 }
 
+void SimulatedTime::EndWait(Thread& thread, pid_t process, pid_t id) {
+  if (thread.waited_until > thread.waiting_since && options_.waited) {
+    options_.waited(process, id, thread.waiting_since, thread.waited_until);
+  }
+  thread.waiting_since = thread.waited_until = VirtualTime();
+}
+
+void SimulatedTime::ForgetThread(Rank& rank, pid_t process, pid_t id) {
+  auto it = rank.threads.find(id);
+  if (it == rank.threads.end()) return;
+  EndWait(it->second, process, id);
+  rank.threads.erase(it);
+}
+
 void SimulatedTime::DriverCall(pid_t process, pid_t thread) {
   Rank& rank = Enter(process);
   if (!rank.uses_gpu) ++gpu_ranks_;
   rank.uses_gpu = true;
-  rank.threads.erase(thread);
+  ForgetThread(rank, process, thread);
   if (options_.host.mode == HostTimeMode::kFixed) rank.now = rank.now + options_.host.driver_call;
   quiet_ = false;
   Runs(thread);
@@ -281,7 +296,8 @@ void SimulatedTime::AnswerClock(const seccomp_notif& notification, VirtualTime n
   int64_t value = 0;
   switch (notification.data.nr) {
     case SYS_clock_gettime:
-      written = WriteClock(thread, RemoteAddress{arguments[1]}, static_cast<int>(arguments[0]), now);
+      written =
+          WriteClock(thread, RemoteAddress{arguments[1]}, static_cast<int>(arguments[0]), now);
       break;
     case SYS_gettimeofday: {
       const timeval time{.tv_sec = realtime / 1'000'000'000,
@@ -321,9 +337,10 @@ void SimulatedTime::ServeClock(const seccomp_notif& notification, pid_t process,
   const bool raw =
       notification.data.nr == SYS_clock_gettime && clock == CLOCK_MONOTONIC_RAW && rank.uses_gpu;
   // Who has submitted something has not been waiting.
+  if (rank.submissions > 0 || !raw) EndWait(thread, process, thread_id);
   if (rank.submissions > 0) thread = Thread{};
   thread.spins = raw ? thread.spins + 1 : 0;
-  if (thread.spins >= kSpinsOfWait && rank.next_event != VirtualTime::Infinity()) {
+  if (thread.spins >= kSpinsOfWait) {
     quiet_ = continues;
     sole_runner_ = 0;
     if (!continues) ++counters_.gpu_waits;
@@ -333,6 +350,12 @@ void SimulatedTime::ServeClock(const seccomp_notif& notification, pid_t process,
     held.clock = clock;
     held.clock_out = RemoteAddress{notification.data.args[1]};
     held.since = rank.now;
+    if (rank.next_event == VirtualTime::Infinity()) {
+      // Its own GPUs have nothing to do, so it waits for somebody else. It looks again
+      // later, and later still.
+      const uint32_t looks = std::min(thread.spins - kSpinsOfWait, kLooksUntilRarest);
+      held.deadline = rank.now + VirtualSpan::Microseconds(int64_t{1} << looks);
+    }
     Hold(notification.id, std::move(held));
     return;
   }
@@ -346,7 +369,7 @@ void SimulatedTime::ServeWait(const seccomp_notif& notification, const Tracee& t
                               NotifyListener& listener) {
   const pid_t thread = static_cast<pid_t>(notification.pid);
   Rank& rank = Enter(tracee.process);
-  rank.threads.erase(thread);
+  ForgetThread(rank, tracee.process, thread);
   quiet_ = false;
   auto wait = std::make_unique<TimedWait>(notification, rank.now, realtime_offset_);
   int descriptor = -1;
@@ -361,6 +384,11 @@ void SimulatedTime::ServeWait(const seccomp_notif& notification, const Tracee& t
   }
   switch (wait->verdict()) {
     case TimedWait::Verdict::kContinue:
+      if (wait->left_to_kernel() != nullptr) {
+        options_.unknowns->Count("timeout kept in real time by system call",
+                                 static_cast<uint64_t>(notification.data.nr),
+                                 wait->left_to_kernel());
+      }
       // It takes some time, so that a loop over it ends.
       rank.now = rank.now + options_.host.clock_read * 40;
       Runs(thread);
@@ -397,11 +425,11 @@ void SimulatedTime::Log(const Held& held, const char* what) const {
   const bool ends = held.deadline != VirtualTime::Infinity();
   options_.log->Line(
       held.process,
-      absl::StrFormat("thread %d at %.9f s: %s %s%s", held.thread, now, what,
-                      held.wait == nullptr ? "wait for a GPU" : held.wait->name(),
-                      ends ? absl::StrFormat(" until %.9f s",
-                                             (held.deadline - kStart).picoseconds() / 1e12)
-                           : ""));
+      absl::StrFormat(
+          "thread %d at %.9f s: %s %s%s", held.thread, now, what,
+          held.wait == nullptr ? "wait for a GPU" : held.wait->name(),
+          ends ? absl::StrFormat(" until %.9f s", (held.deadline - kStart).picoseconds() / 1e12)
+               : ""));
 }
 
 void SimulatedTime::Hold(uint64_t id, Held held) {
@@ -427,7 +455,7 @@ void SimulatedTime::LetGo(HeldCalls::iterator call, NotifyListener& listener,
   quiet_ = false;
   Runs(held.thread);
   TakeProcessorTime(RankOf(held.process), held.process);
-  Log(held, answer == &TimedWait::TimeOut   ? "timed out"
+  Log(held, answer == &TimedWait::TimeOut ? "timed out"
             : answer == &TimedWait::Ready ? "was ready:"
                                           : "was interrupted:");
   (held.wait.get()->*answer)(listener);
@@ -444,6 +472,10 @@ void SimulatedTime::LetGpuWaitersGo(pid_t process, NotifyListener& listener) {
       const uint64_t id = it->first;
       const Held held = Take(it);
       rank.waited = rank.waited + (rank.now - held.since);
+      Thread& thread = rank.threads[held.thread];
+      if (thread.waited_until != held.since) EndWait(thread, process, held.thread);
+      if (thread.waiting_since == VirtualTime()) thread.waiting_since = held.since;
+      thread.waited_until = rank.now;
       Log(held, "looks again:");
       runner = held.thread;
       ++runners;
@@ -465,8 +497,13 @@ void SimulatedTime::LetServedWaitersGo(NotifyListener& listener) {
   if (held_.empty()) return;
   std::vector<pid_t> served;
   for (const auto& [process, rank] : ranks_) {
-    if (rank->gpu_waiters > 0 && (rank->seen || rank->next_event == VirtualTime::Infinity())) {
-      served.push_back(process);
+    if (rank->gpu_waiters > 0 && rank->seen) served.push_back(process);
+  }
+  for (const auto& [id, held] : held_) {
+    // It waited for its GPUs, and they have nothing more to do.
+    if (held.wait == nullptr && held.deadline == VirtualTime::Infinity() &&
+        RankOf(held.process).next_event == VirtualTime::Infinity()) {
+      served.push_back(held.process);
     }
   }
   for (const pid_t process : served) LetGpuWaitersGo(process, listener);
@@ -480,7 +517,8 @@ bool SimulatedTime::Ready(int descriptor, NotifyListener& listener) {
     ticked_ns_ = tick_ns_;
     tick_ns_ = 0;
     let_go_ = false;
-    CheckHeld(listener);
+    if (sole_runner_ != 0) quiet_ = false, sole_runner_ = 0;  // it does something else
+    CheckHeld(listener, false);
     Nudge();
     return true;
   }
@@ -491,9 +529,9 @@ bool SimulatedTime::Ready(int descriptor, NotifyListener& listener) {
   return true;
 }
 
-void SimulatedTime::CheckHeld(NotifyListener& listener) {
+void SimulatedTime::CheckHeld(NotifyListener& listener, bool signals) {
   const int64_t now = Nanoseconds(CLOCK_MONOTONIC);
-  const bool signals = now - last_signal_check_ns_ > kSignalCheck;
+  signals |= now - last_signal_check_ns_ > kSignalCheck;
   if (signals) last_signal_check_ns_ = now;
   for (auto it = held_.begin(); it != held_.end();) {
     auto next = std::next(it);
@@ -515,7 +553,7 @@ void SimulatedTime::CheckHeld(NotifyListener& listener) {
 SimulatedTime::HeldCalls::iterator SimulatedTime::EarliestDeadline() {
   auto earliest = held_.end();
   for (auto it = held_.begin(); it != held_.end(); ++it) {
-    if (it->second.wait == nullptr) continue;
+    if (it->second.deadline == VirtualTime::Infinity()) continue;
     if (earliest == held_.end() || it->second.deadline < earliest->second.deadline) earliest = it;
   }
   return earliest;
@@ -553,11 +591,17 @@ bool SimulatedTime::MayPass(VirtualTime to, NotifyListener& listener) {
     }
   }
   const auto held = [this](pid_t thread) { return held_threads_.contains(thread); };
-  pollfd pending{listener.fd(), POLLIN, 0};
-  if (!activity_.AllBlocked(behind, held) || poll(&pending, 1, 0) > 0) {
+  // Calls that have not been received, and descriptors that held calls wait for.
+  pollfd pending[] = {{listener.fd(), POLLIN, 0}, {options_.epoll, POLLIN, 0}};
+  const bool blocked = activity_.AllBlocked(behind, held);
+  if (poll(pending, 2, 0) > 0) {
+    quiet_ = false;
+    return false;
+  }
+  if (!blocked) {
     if (forked_) processes_known_ = false;  // the child may not have been there yet
     quiet_ = false;
-    return Nanoseconds(CLOCK_MONOTONIC) - last_progress_ns_ > kImpatience && !(pending.revents & POLLIN);
+    return Nanoseconds(CLOCK_MONOTONIC) - last_progress_ns_ > kImpatience;
   }
   forked_ &= somebody_ahead;
   quiet_ = !somebody_ahead;
@@ -575,7 +619,7 @@ void SimulatedTime::LiftAll(VirtualTime to) {
 void SimulatedTime::Pass(NotifyListener& listener) {
   for (;;) {
     if (let_go_ || (quiet_ && sole_runner_ != 0)) break;
-    CheckHeld(listener);
+    CheckHeld(listener, false);
     LetServedWaitersGo(listener);
     if (let_go_ || (quiet_ && sole_runner_ != 0)) break;
     auto call = EarliestDeadline();
@@ -590,7 +634,8 @@ void SimulatedTime::Pass(NotifyListener& listener) {
       // What was submitted before everybody stopped.
       int submitted = 0;
       for (auto& [other, rank] : ranks_) submitted += Submit(*rank, other, rank->now);
-      if (submitted > 0) continue;
+      CheckHeld(listener, true);
+      if (submitted > 0 || let_go_) continue;
     }
     last_progress_ns_ = Nanoseconds(CLOCK_MONOTONIC);
     ++counters_.jumps;
@@ -619,8 +664,11 @@ void SimulatedTime::Pass(NotifyListener& listener) {
     if (quiet_) LiftAll(deadline);
     Rank& rank = RankOf(call->second.process);
     rank.now = std::max(rank.now, deadline);
-    const bool signal = HasSignalToHandle(call->second.thread);
-    LetGo(call, listener, signal ? &TimedWait::Interrupt : &TimedWait::TimeOut);
+    if (call->second.wait == nullptr) {
+      LetGpuWaitersGo(call->second.process, listener);
+    } else {
+      LetGo(call, listener, &TimedWait::TimeOut);
+    }
   }
   // While others run and nothing happens, the looks become rarer.
   const int64_t ticked = std::exchange(ticked_ns_, 0);
@@ -642,7 +690,8 @@ void SimulatedTime::Nudge() {
     TakeProcessorTime(*rank, process);
     Submit(*rank, process, from);
     if (rank->next_event != VirtualTime::Infinity() &&
-        options_.host.mode != HostTimeMode::kMeasured && rank->gpu_waiters == 0 && now - last_progress_ns_ > kSpinImpatience) {
+        options_.host.mode != HostTimeMode::kMeasured && rank->gpu_waiters == 0 &&
+        now - last_progress_ns_ > kSpinImpatience) {
       ++counters_.nudges;
       std::lock_guard lock(*options_.machine_lock);
       const auto progress = options_.device->Advance(process, rank->next_event, true);

@@ -7,6 +7,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -47,6 +48,8 @@ class SimulatedTime {
     TurnLock* machine_lock;  // for the device; not held when these are called
     Unknowns* unknowns;
     CallLog* log;
+    // Told of every wait of a thread for GPUs, with its beginning and end.
+    std::function<void(pid_t process, pid_t thread, VirtualTime since, VirtualTime until)> waited;
     int epoll;  // gets descriptors that Ready() is for
   };
 
@@ -95,6 +98,8 @@ class SimulatedTime {
   struct Thread {
     uint32_t reads = 0;  // clock reads in a row
     uint32_t spins = 0;  // of CLOCK_MONOTONIC_RAW in a row
+    // Of a wait for a GPU that may not be over.
+    VirtualTime waiting_since, waited_until;
   };
   struct Rank {
     pid_t parent = 0;
@@ -105,8 +110,8 @@ class SimulatedTime {
     VirtualSpan waited;
     bool uses_gpu = false;
     VirtualTime next_event = VirtualTime::Infinity();  // of its GPUs
-    int gpu_waiters = 0;  // held calls
-    bool seen = false;    // its GPUs have done something that these may wait for
+    int gpu_waiters = 0;                               // held calls
+    bool seen = false;  // its GPUs have done something that these may wait for
     std::vector<pid_t> children;
     int submissions = 0;  // found when a thread of it stopped last
     absl::flat_hash_map<pid_t, Thread> threads;
@@ -135,11 +140,13 @@ class SimulatedTime {
   // Returns the number of new submissions.
   int Submit(Rank& rank, pid_t process, VirtualTime from);
   void NotBeforeChildren(Rank& rank);
+  // The thread does something else than wait for a GPU.
+  void EndWait(Thread& thread, pid_t process, pid_t id);
+  void ForgetThread(Rank& rank, pid_t process, pid_t id);
 
   void ServeNewProgram(const seccomp_notif& notification, const Tracee& tracee);
   void ServeClock(const seccomp_notif& notification, pid_t process, NotifyListener& listener);
-  void ServeWait(const seccomp_notif& notification, const Tracee& tracee,
-                 NotifyListener& listener);
+  void ServeWait(const seccomp_notif& notification, const Tracee& tracee, NotifyListener& listener);
   void AnswerClock(const seccomp_notif& notification, VirtualTime now, NotifyListener& listener);
   bool WriteClock(pid_t thread, RemoteAddress to, int clock, VirtualTime now) const;
   void ChargeRead(Rank& rank, Thread& thread);
@@ -152,11 +159,12 @@ class SimulatedTime {
   void LetGo(HeldCalls::iterator call, NotifyListener& listener,
              void (TimedWait::*answer)(NotifyListener&) const);
   void LetGpuWaitersGo(pid_t process, NotifyListener& listener);
-  // Those for whom something has happened, or nothing more will.
+  // Those for whom something has happened, or nothing more will by itself.
   void LetServedWaitersGo(NotifyListener& listener);
 
   // Calls whose futex has changed, or whose thread has a signal to handle.
-  void CheckHeld(NotifyListener& listener);
+  // `signals`: now, and not only once in a while.
+  void CheckHeld(NotifyListener& listener, bool signals);
   // May time pass to `to`: is everybody blocked, or later already?
   bool MayPass(VirtualTime to, NotifyListener& listener);
   // The earliest end of a wait (held_.end() for none), and event of a process's GPUs.

@@ -70,6 +70,7 @@ absl::StatusOr<std::unique_ptr<Supervisor>> Supervisor::Create(const Options& op
                                        .machine_lock = options.machine_lock,
                                        .unknowns = options.unknowns,
                                        .log = options.log,
+                                       .waited = options.waited,
                                        .epoll = supervisor->epoll_.get()});
     if (!time.ok()) return time.status();
     supervisor->time_ = *std::move(time);

@@ -44,6 +44,7 @@ class Supervisor {
     HostTime host_time;
     SimulatedDevice* device = nullptr;
     Unknowns* unknowns = nullptr;
+    std::function<void(pid_t, pid_t, VirtualTime, VirtualTime)> waited = {};
     // Called under the lock when a process of the tree has died.
     std::function<void(pid_t)> process_died;
   };

@@ -63,11 +63,9 @@ bool HasSignalToHandle(pid_t thread) {
           Mask(text, "SigCgt:")) != 0;
 }
 
-bool ThreadActivity::AllBlocked(const std::vector<pid_t>& processes,
-                                const std::function<bool(pid_t)>& held) {
-  // Who ran last time probably still does.
-  if (running_ != 0 && !held(running_) && Runs(running_)) return false;
-  std::vector<std::pair<pid_t, int64_t>> threads;
+std::optional<ThreadActivity::Threads> ThreadActivity::Blocked(
+    const std::vector<pid_t>& processes, const std::function<bool(pid_t)>& held) {
+  Threads threads;
   for (const pid_t process : processes) {
     char path[64];
     snprintf(path, sizeof path, "/proc/%d/task", process);
@@ -75,23 +73,27 @@ bool ThreadActivity::AllBlocked(const std::vector<pid_t>& processes,
     if (tasks == nullptr) continue;
     while (const dirent* entry = readdir(tasks)) {
       const pid_t thread = atoi(entry->d_name);
-      if (thread > 0 && !held(thread)) threads.emplace_back(thread, Slices(thread));
+      if (thread <= 0 || held(thread)) continue;
+      threads.emplace_back(thread, Slices(thread));
+      if (!Runs(thread)) continue;
+      running_ = thread;
+      closedir(tasks);
+      return std::nullopt;
     }
     closedir(tasks);
   }
-  for (const auto& [thread, slices] : threads) {
-    if (Runs(thread)) {
-      running_ = thread;
-      return false;
-    }
-  }
-  for (const auto& [thread, slices] : threads) {
-    if (Slices(thread) != slices) {
-      running_ = thread;
-      return false;
-    }
-  }
-  return true;
+  return threads;
+}
+
+bool ThreadActivity::AllBlocked(const std::vector<pid_t>& processes,
+                                const std::function<bool(pid_t)>& held) {
+  // Who ran last time probably still does.
+  if (running_ != 0 && !held(running_) && Runs(running_)) return false;
+  // One look is not enough: a thread may wake one that was looked at before, and block
+  // before it is looked at itself. Then the one that was woken is found running the
+  // second time, or has run.
+  const auto first = Blocked(processes, held);
+  return first && Blocked(processes, held) == first;
 }
 
 }  // namespace phantora

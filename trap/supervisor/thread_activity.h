@@ -6,6 +6,8 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
+#include <utility>
 #include <vector>
 
 namespace phantora {
@@ -21,15 +23,19 @@ bool HasSignalToHandle(pid_t thread);
 class ThreadActivity {
  public:
   // Is every thread of `processes` blocked in the kernel, but those that `held` names?
-  // Then nothing happens before something from outside does. A thread that was blocked
-  // but ran while the others were looked at is noticed: its number of time slices
-  // differs.
+  // Then nothing happens before something from outside does.
   bool AllBlocked(const std::vector<pid_t>& processes, const std::function<bool(pid_t)>& held);
 
   // The thread that was found running last.
   pid_t running() const { return running_; }
 
  private:
+  // With the number of time slices that each has had.
+  using Threads = std::vector<std::pair<pid_t, int64_t>>;
+  // All threads of `processes` that are not held; nullopt if one is found running.
+  std::optional<Threads> Blocked(const std::vector<pid_t>& processes,
+                                 const std::function<bool(pid_t)>& held);
+
   pid_t running_ = 0;
 };
 

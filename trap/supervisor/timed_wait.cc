@@ -136,10 +136,7 @@ void TimedWait::ParsePoll() {
   kind_ = Kind::kPoll;
   const uint64_t count = static_cast<uint32_t>(argument(1));
   if (verdict_ != Verdict::kWait) return;
-  if (count > kMostDescriptors) {
-    verdict_ = Verdict::kContinue;
-    return;
-  }
+  if (count > kMostDescriptors) return LeaveToKernel("more than 4096 descriptors");
   std::vector<pollfd> polls(count);
   if (!memory_.Read(RemoteAddress{argument(0)}, polls.data(), count * sizeof(pollfd))) {
     return Invalid(EFAULT);
@@ -155,8 +152,7 @@ void TimedWait::ParseSelect() {
   const int count = static_cast<int>(argument(0));
   if (verdict_ != Verdict::kWait) return;
   if (count < 0 || static_cast<uint64_t>(count) > kMostDescriptors) {
-    verdict_ = Verdict::kContinue;
-    return;
+    return LeaveToKernel("more than 4096 descriptors");
   }
   constexpr uint32_t kEvents[3] = {EPOLLIN, EPOLLOUT, EPOLLPRI};
   std::vector<uint32_t> wanted(static_cast<size_t>(count));
@@ -180,8 +176,7 @@ void TimedWait::ParseFutex(VirtualTime now, int64_t realtime_offset) {
   const int operation = static_cast<int>(argument(1));
   const int command = operation & FUTEX_CMD_MASK;
   if (command != FUTEX_WAIT && command != FUTEX_WAIT_BITSET) {
-    verdict_ = Verdict::kContinue;  // priority inheritance: the kernel's, in real time
-    return;
+    return LeaveToKernel("a futex with priority inheritance");
   }
   Relative(now, argument(3));
   if (verdict_ != Verdict::kWait) return;
@@ -234,6 +229,7 @@ int TimedWait::WatchDescriptors(int pidfd) {
     if (!copy.valid() || epoll_ctl(watched_.get(), EPOLL_CTL_ADD, copy.get(), &event) != 0) {
       // Not open, or a regular file, which is always ready.
       verdict_ = Verdict::kContinue;
+      if (!copy.valid() && errno == EPERM) LeaveToKernel("pidfd_getfd is denied");
       return -1;
     }
     copies_.push_back(std::move(copy));
@@ -283,8 +279,6 @@ void TimedWait::Ready(NotifyListener& listener) const {
   }
 }
 
-void TimedWait::Interrupt(NotifyListener& listener) const {
-  listener.ReplyError(id(), EINTR);
-}
+void TimedWait::Interrupt(NotifyListener& listener) const { listener.ReplyError(id(), EINTR); }
 
 }  // namespace phantora

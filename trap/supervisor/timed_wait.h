@@ -50,6 +50,8 @@ class TimedWait {
   // For sigtimedwait: is a signal pending that it waits for?
   bool SignalArrived() const;
   const char* name() const;
+  // Why the kernel has to keep the timeout, in real time; nullptr if it has not.
+  const char* left_to_kernel() const { return left_to_kernel_; }
   bool is_futex() const { return kind_ == Kind::kFutex; }
 
   // Answers. A caller that is gone is normal.
@@ -70,6 +72,7 @@ class TimedWait {
   void ParsePoll();
   void ParseSelect();
   void ParseFutex(VirtualTime now, int64_t realtime_offset);
+  void LeaveToKernel(const char* why) { verdict_ = Verdict::kContinue, left_to_kernel_ = why; }
   void Invalid(int error) { verdict_ = Verdict::kInvalid, error_ = error; }
   uint64_t argument(int index) const { return notification_.data.args[index]; }
 
@@ -78,6 +81,7 @@ class TimedWait {
   Kind kind_ = Kind::kSleep;
   Verdict verdict_ = Verdict::kWait;
   int error_ = 0;
+  const char* left_to_kernel_ = nullptr;
   VirtualTime deadline_ = VirtualTime::Infinity();
   std::vector<Watch> watches_;
   // While they are open here, a descriptor that the caller closes stays in the set.

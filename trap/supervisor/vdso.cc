@@ -90,8 +90,8 @@ absl::Status Vdso::Redirect(pid_t process) const {
     std::memcpy(code + 1, &function.call, 4);
     if (pwrite(memory.get(), code, sizeof code, static_cast<off_t>(base + function.offset)) !=
         sizeof code) {
-      return absl::PermissionDeniedError(absl::StrCat(
-          "cannot write to the vDSO of process ", process, ": ", std::strerror(errno)));
+      return absl::PermissionDeniedError(absl::StrCat("cannot write to the vDSO of process ",
+                                                      process, ": ", std::strerror(errno)));
     }
   }
   return absl::OkStatus();

@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+"""Clocks, sleeps, timeouts and GPU time under --host-time.
+
+usage: simulated_time_test.py PHANTORA_RUN CLOCKS_PY STEP_TIME_PY
+"""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PHANTORA_RUN, CLOCKS, STEP_TIME = sys.argv[1:4]
+PYTHON = (pathlib.Path(os.environ.get("PHANTORA_CACHE") or pathlib.Path.home() / ".cache/phantora")
+          / "venv/bin/python")
+
+
+def phantora(*command, options=()):
+    return subprocess.run([PHANTORA_RUN, *options, "--", *map(str, command)], text=True,
+                          check=False, capture_output=True, timeout=150)
+
+
+class ClocksTest(unittest.TestCase):
+    """The same program on real clocks, which shows that it is right itself."""
+
+    def test_real_clocks_are_no_shorter_than_asked_for(self):
+        output = subprocess.run([sys.executable, CLOCKS, "0.01"], check=True, capture_output=True,
+                                text=True, timeout=120).stdout
+        for way, (asked, took) in json.loads(output).items():
+            self.assertGreater(took, asked - 0.01, way)
+
+    def check_simulated(self, mode, tolerance):
+        # 308 simulated seconds, of which this waits for less than 150 real ones.
+        result = phantora(sys.executable, CLOCKS, "1", options=["--host-time", mode])
+        self.assertEqual(result.returncode, 0, result)
+        results = json.loads(result.stdout)
+        self.assertEqual(len(results), 22)
+        for way, (asked, took) in results.items():
+            self.assertGreaterEqual(took, asked - 1e-6, (mode, way))
+            self.assertLess(took, asked + tolerance, (mode, way))
+
+    def test_fixed(self):
+        self.check_simulated("fixed", 0.001)
+
+    def test_zero(self):
+        self.check_simulated("zero", 0.001)
+
+    def test_measured_adds_processor_time(self):
+        self.check_simulated("measured", 10)
+
+
+class StepTimeTest(unittest.TestCase):
+    def steps(self, gpu, mode="fixed", options=()):
+        result = phantora(PYTHON, STEP_TIME,
+                          options=["--gpu", gpu, "--host-time", mode, *options])
+        self.assertEqual(result.returncode, 0, result)
+        return result.stdout
+
+    def test_host_and_events_agree_and_runs_repeat(self):
+        with tempfile.NamedTemporaryFile() as file:
+            first = self.steps("h100-sxm5-80gb", options=["--trace", file.name])
+            trace = json.load(file)["traceEvents"]
+        times = json.loads(first)
+        for host, events in list(zip(times["perf_counter"], times["events"]))[1:]:
+            # The host reads its clock before the first event and after the last.
+            self.assertGreater(host, events - 0.001)
+            self.assertLess(host, events + 0.02)
+        # But for a clock read of another thread, now and then.
+        again = json.loads(self.steps("h100-sxm5-80gb"))
+        for clock, steps in times.items():
+            for one, other in list(zip(steps, again[clock]))[1:]:
+                self.assertAlmostEqual(one, other, delta=0.001, msg=clock)
+        kernels = [event for event in trace if event["ph"] == "X" and "grid" in event["args"]]
+        self.assertGreater(len(kernels), 200)
+        self.assertTrue(any(event["name"] == "wait" for event in trace))
+        for event in kernels:
+            self.assertGreater(event["dur"], 1)
+
+    def test_a_slower_gpu_takes_longer(self):
+        # Without host time, the GPU is all that counts.
+        h100 = json.loads(self.steps("h100-sxm5-80gb", "zero"))["events"]
+        a100 = json.loads(self.steps("a100-sxm4-80gb", "zero"))["events"]
+        self.assertGreater(a100[-1], h100[-1] * 1.05)
+
+
+class OptionsTest(unittest.TestCase):
+    def test_a_trace_needs_simulated_time(self):
+        result = phantora("true", options=["--trace", "/dev/null"])
+        self.assertEqual(result.returncode, 125)
+        self.assertIn("--host-time", result.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1], verbosity=2)

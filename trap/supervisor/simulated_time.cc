@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <time.h>
@@ -92,7 +93,11 @@ SimulatedTime::SimulatedTime(const Options& options, Vdso vdso)
     : options_(options),
       vdso_(std::move(vdso)),
       realtime_offset_(Nanoseconds(CLOCK_REALTIME) - kStart.nanoseconds()),
-      tick_(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC)) {}
+      tick_(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC)) {
+  rlimit descriptors{};
+  getrlimit(RLIMIT_NOFILE, &descriptors);
+  most_copies_ = descriptors.rlim_cur / 4;
+}
 
 // --- Clocks of processes ------------------------------------------------------------
 
@@ -374,7 +379,8 @@ void SimulatedTime::ServeWait(const seccomp_notif& notification, const Tracee& t
   auto wait = std::make_unique<TimedWait>(notification, rank.now, realtime_offset_);
   int descriptor = -1;
   if (wait->verdict() == TimedWait::Verdict::kWait) {
-    descriptor = wait->WatchDescriptors(tracee.pidfd.get());
+    descriptor = wait->WatchDescriptors(tracee.pidfd.get(),
+                                        copies_ < most_copies_ ? most_copies_ - copies_ : 0);
     pollfd ready{descriptor, POLLIN, 0};
     if (descriptor >= 0 && poll(&ready, 1, 0) > 0) {
       Runs(thread);
@@ -413,6 +419,7 @@ void SimulatedTime::ServeWait(const seccomp_notif& notification, const Tracee& t
     event.data.fd = descriptor;
     epoll_ctl(options_.epoll, EPOLL_CTL_ADD, descriptor, &event);
     watched_[descriptor] = notification.id;
+    copies_ += held.wait->copies();
   }
   Hold(notification.id, std::move(held));
 }
@@ -444,7 +451,10 @@ SimulatedTime::Held SimulatedTime::Take(HeldCalls::iterator call) {
   Held held = std::move(call->second);
   held_threads_.erase(held.thread);
   if (held.wait == nullptr) --RankOf(held.process).gpu_waiters;
-  if (held.wait != nullptr && held.wait->watched() >= 0) watched_.erase(held.wait->watched());
+  if (held.wait != nullptr && held.wait->watched() >= 0) {
+    watched_.erase(held.wait->watched());
+    copies_ -= held.wait->copies();
+  }
   held_.erase(call);
   return held;
 }

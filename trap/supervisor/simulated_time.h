@@ -188,6 +188,8 @@ class SimulatedTime {
   HeldCalls held_;
   absl::flat_hash_map<pid_t, uint64_t> held_threads_;
   absl::flat_hash_map<int, uint64_t> watched_;  // descriptor -> held call
+  // Copies of descriptors of all held calls. More would leave none for other ranks.
+  size_t copies_ = 0, most_copies_ = 0;
 
   ThreadActivity activity_;
   std::vector<pid_t> processes_;  // of the whole tree

@@ -115,7 +115,8 @@ void TimedWait::RelativeMilliseconds(VirtualTime now, uint64_t argument) {
     verdict_ = Verdict::kContinue;
     return;
   }
-  deadline_ = now + VirtualSpan::Microseconds(int64_t{milliseconds} * 1000);
+  deadline_ = Saturated(static_cast<__int128>(now.nanoseconds()) +
+                        static_cast<__int128>(milliseconds) * 1'000'000);
 }
 
 void TimedWait::ParseSleep(VirtualTime now, int64_t realtime_offset) {
@@ -219,8 +220,12 @@ bool TimedWait::SignalArrived() const {
   return !wanted || (*wanted & PendingSignals(thread())) != 0;
 }
 
-int TimedWait::WatchDescriptors(int pidfd) {
+int TimedWait::WatchDescriptors(int pidfd, size_t most) {
   if (watches_.empty()) return -1;
+  if (watches_.size() > most) {
+    LeaveToKernel("too many descriptors are waited for");
+    return -1;
+  }
   watched_ = UniqueFd(epoll_create1(EPOLL_CLOEXEC));
   for (const Watch& watch : watches_) {
     UniqueFd copy(static_cast<int>(syscall(SYS_pidfd_getfd, pidfd, watch.descriptor, 0)));

@@ -41,8 +41,9 @@ class TimedWait {
   // For calls that wait for descriptors: copies them from the process behind `pidfd` and
   // returns a descriptor that becomes readable when the call would return; invalid if
   // there is none to wait for. Verdict kContinue afterwards: they cannot be copied, or
-  // are ready.
-  int WatchDescriptors(int pidfd);
+  // are ready, or are more than `most`.
+  int WatchDescriptors(int pidfd, size_t most);
+  size_t copies() const { return copies_.size(); }
   int watched() const { return watched_.get(); }
 
   // For futexes: has the word changed, so that the caller is to look again?

@@ -17,6 +17,8 @@ constexpr uint32_t kEngineGraphics = 1;  // NV2080_ENGINE_TYPE_GR0
 // at least the queue must not grow for ever.
 constexpr size_t kMostReady = 1 << 17;
 constexpr size_t kMostKnownQmds = 1 << 20;
+constexpr int kMostLaunchesAtOnce = 4096;
+constexpr VirtualSpan kCircleCost = VirtualSpan::Microseconds(10);
 
 constexpr uint32_t kInlineCompletionRelease = 2;  // LAUNCH_DMA_COMPLETION_TYPE
 
@@ -239,6 +241,11 @@ Progress ComputeObject::RunQmd(ExecutionContext& context, uint64_t address) {
   if (!running_) return failure;
   busy_until_ = VirtualTime();
   const Qmd& qmd = *running_;
+  // QMDs that take no time and schedule each other in a circle must not keep simulated
+  // time from passing.
+  if (context.time.Now() != last_launch_) launches_at_once_ = 0;
+  last_launch_ = context.time.Now();
+  if (++launches_at_once_ > kMostLaunchesAtOnce) busy_until_ = last_launch_ + kCircleCost;
   if (qmd.type != Qmd::Type::kGrid) return Progress::kDone;
 
   GpuServices& services = context.services;

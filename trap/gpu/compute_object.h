@@ -66,6 +66,8 @@ class ComputeObject : public EngineObject {
   std::deque<uint64_t> ready_;  // addresses of QMDs to run
   std::optional<Qmd> running_;  // started: its transfers or its time are not over
   VirtualTime busy_until_;
+  VirtualTime last_launch_;
+  int launches_at_once_ = 0;
   TransferQueue transfers_;
   // Due when running_ completes.
   std::vector<ForkAction> fork_actions_;

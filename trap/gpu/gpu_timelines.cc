@@ -6,9 +6,10 @@
 namespace phantora {
 namespace {
 
-// What one call may cost: others wait for it.
-constexpr int64_t kCallBudget = 64 * kStepBudget;
-constexpr int kMostEvents = 4096;
+// What one call may cost, about 10 ms: others wait for it. What is left is done in the next.
+constexpr int64_t kCallBudget = 16 * kStepBudget;
+// Of that, what every event costs at least.
+constexpr int64_t kEventCost = 64;
 
 }  // namespace
 
@@ -43,31 +44,32 @@ SimulatedDevice::Submitted GpuTimelines::Submit(pid_t process, VirtualTime from,
   const bool waited = timeline.waiting;
   const uint64_t releases = releases_, interrupts = interrupts_;
   const auto seen = [&] { return releases_ != releases || interrupts_ != interrupts; };
+  int64_t budget = kCallBudget;
   if (count == 0) {
-    Advance(process, to, false);
-    if (waited) Settle(process, timeline);
+    Run(process, timeline, to, false, budget);
+    if (waited) Settle(process, timeline, budget);
     return {to, 0, seen()};
   }
-  const int submitted = static_cast<int>(count);
   const VirtualSpan step = VirtualSpan::Picoseconds((to - from).picoseconds() / (count + 1)) + each;
   VirtualTime at = from;
   // Between channels the order is not known: the work of each is taken in turn.
   const auto channels = timeline.channels;
-  for (bool any = true; any;) {
+  int revealed = 0;
+  for (bool any = true; any && budget > 0;) {
     any = false;
     for (const auto& channel : channels) {
-      if (count == 0 || channel->Hidden() == 0) continue;
-      any = true, --count;
+      if (count == 0 || budget <= 0 || channel->Hidden() == 0) continue;
+      any = true, --count, ++revealed;
       at = at + step;
-      Advance(process, at, false);
+      Run(process, timeline, at, false, budget);
       channel->Reveal();
-      Settle(process, timeline);
+      Settle(process, timeline, budget);
     }
   }
   to = std::max(at, to);
-  Advance(process, to, false);
-  if (waited) Settle(process, timeline);
-  return {to, submitted, seen()};
+  Run(process, timeline, to, false, budget);
+  if (waited) Settle(process, timeline, budget);
+  return {to, revealed, seen()};
 }
 
 VirtualTime GpuTimelines::Next(const Timeline& timeline) const {
@@ -94,27 +96,30 @@ SimulatedDevice::Progress GpuTimelines::Advance(pid_t process, VirtualTime to,
   if (it == timelines_.end()) return {.time = to};
   Timeline& timeline = *it->second;
   const uint64_t releases = releases_, interrupts = interrupts_;
-  const auto progress = [&](VirtualTime time) {
-    return Progress{time, releases_ != releases, interrupts_ != interrupts};
-  };
-  for (int rounds = 0; rounds < kMostEvents; ++rounds) {
+  int64_t budget = kCallBudget;
+  Run(process, timeline, to, stop_when_seen, budget);
+  return {timeline.clock.Now(), releases_ != releases, interrupts_ != interrupts};
+}
+
+void GpuTimelines::Run(pid_t process, Timeline& timeline, VirtualTime to, bool stop_when_seen,
+                       int64_t& budget) {
+  const uint64_t releases = releases_, interrupts = interrupts_;
+  while (budget > 0) {
     const VirtualTime next = Next(timeline);
     if (next > to || next == VirtualTime::Infinity()) {
       if (to != VirtualTime::Infinity()) timeline.clock.AdvanceTo(to);
-      break;
+      return;
     }
     const bool woken = timeline.waiting && timeline.settled != releases_;
     // Not before what it waited for was written, if that was by another process.
     timeline.clock.AdvanceTo(woken ? std::max(next, last_release_) : next);
-    Settle(process, timeline);
-    if (timeline.unfinished) break;
-    if (stop_when_seen && (releases_ != releases || interrupts_ != interrupts)) break;
+    budget -= kEventCost;
+    Settle(process, timeline, budget);
+    if (stop_when_seen && (releases_ != releases || interrupts_ != interrupts)) return;
   }
-  return progress(timeline.clock.Now());
 }
 
-void GpuTimelines::Settle(pid_t process, Timeline& timeline) {
-  int64_t budget = kCallBudget;
+void GpuTimelines::Settle(pid_t process, Timeline& timeline, int64_t& budget) {
   bool worked = true;
   while (worked && budget > 0) {
     worked = false;

@@ -43,8 +43,10 @@ class GpuTimelines : public SimulatedDevice {
   };
 
   Timeline& Of(pid_t process);
-  // Does all that can be done at the present time of `timeline`, within a budget.
-  void Settle(pid_t process, Timeline& timeline);
+  // Runs `timeline` to `to`, as far as the budget goes.
+  void Run(pid_t process, Timeline& timeline, VirtualTime to, bool stop_when_seen, int64_t& budget);
+  // Does all that can be done at the present time of `timeline`, within the budget.
+  void Settle(pid_t process, Timeline& timeline, int64_t& budget);
   void Failed(pid_t process, Timeline& timeline, const Channel& channel);
   VirtualTime Next(const Timeline& timeline) const;
 

@@ -33,6 +33,8 @@ constexpr uint32_t kLooksUntilRarest = 10;
 // processor time does not count, each takes as long as a turn of such a loop in Python.
 constexpr uint32_t kReadsOfWait = 1000;
 constexpr VirtualSpan kTurnOfWait = VirtualSpan::Microseconds(1);
+// Between two looks for calls, ns of real time.
+constexpr int64_t kLongestPass = 10'000'000;
 // What stopping in a call costs the thread that stops, ns of its processor time.
 constexpr int64_t kTrapCost = 3000;
 // Real time between looks at threads that run, ns.
@@ -40,7 +42,7 @@ constexpr int64_t kShortestTick = 100'000, kLongestTick = 2'000'000, kLongestFut
 constexpr int64_t kSignalCheck = 20'000'000;
 // When nothing has moved for so long in real time although somebody runs, time passes
 // nevertheless: the one who runs may wait for memory to change.
-constexpr int64_t kImpatience = 1'000'000'000;
+constexpr int64_t kImpatience = 10'000'000'000;
 constexpr int64_t kSpinImpatience = 50'000'000;
 
 int64_t Nanoseconds(clockid_t clock) {
@@ -545,7 +547,9 @@ void SimulatedTime::CheckHeld(NotifyListener& listener, bool signals) {
   if (signals) last_signal_check_ns_ = now;
   for (auto it = held_.begin(); it != held_.end();) {
     auto next = std::next(it);
-    if (const TimedWait* wait = it->second.wait.get(); wait != nullptr) {
+    if (signals && IsBeingKilled(it->second.thread)) {
+      Runs(0);  // it is about to end, and whoever waits for that goes on now
+    } else if (const TimedWait* wait = it->second.wait.get(); wait != nullptr) {
       if (wait->is_futex() && wait->WordChanged()) {
         LetGo(it, listener, &TimedWait::Ready);
       } else if (signals && HasSignalToHandle(it->second.thread)) {
@@ -604,13 +608,11 @@ bool SimulatedTime::MayPass(VirtualTime to, NotifyListener& listener) {
   // Calls that have not been received, and descriptors that held calls wait for.
   pollfd pending[] = {{listener.fd(), POLLIN, 0}, {options_.epoll, POLLIN, 0}};
   const bool blocked = activity_.AllBlocked(behind, held);
-  if (poll(pending, 2, 0) > 0) {
-    quiet_ = false;
-    return false;
-  }
-  if (!blocked) {
+  const bool called = poll(pending, 2, 0) > 0;
+  if (called || !blocked) {
     if (forked_) processes_known_ = false;  // the child may not have been there yet
     quiet_ = false;
+    if (called) return false;
     return Nanoseconds(CLOCK_MONOTONIC) - last_progress_ns_ > kImpatience;
   }
   forked_ &= somebody_ahead;
@@ -627,7 +629,9 @@ void SimulatedTime::LiftAll(VirtualTime to) {
 }
 
 void SimulatedTime::Pass(NotifyListener& listener) {
-  for (;;) {
+  // Others are to be served too, even if GPUs never come to rest.
+  const int64_t begin = Nanoseconds(CLOCK_MONOTONIC);
+  while (Nanoseconds(CLOCK_MONOTONIC) - begin < kLongestPass) {
     if (let_go_ || (quiet_ && sole_runner_ != 0)) break;
     CheckHeld(listener, false);
     LetServedWaitersGo(listener);

@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,6 +56,8 @@ uint64_t PendingSignals(pid_t thread) {
   if (!ReadFile("/proc/%d/status", thread, text)) return 0;
   return Mask(text, "SigPnd:") | Mask(text, "ShdPnd:");
 }
+
+bool IsBeingKilled(pid_t thread) { return (PendingSignals(thread) >> (SIGKILL - 1) & 1) != 0; }
 
 bool HasSignalToHandle(pid_t thread) {
   char text[4096];

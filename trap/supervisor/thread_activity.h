@@ -20,6 +20,9 @@ uint64_t PendingSignals(pid_t thread);
 // not notice (WAIT_KILLABLE_RECV).
 bool HasSignalToHandle(pid_t thread);
 
+// Has a thread a SIGKILL to die of, but has not been scheduled since?
+bool IsBeingKilled(pid_t thread);
+
 class ThreadActivity {
  public:
   // Is every thread of `processes` blocked in the kernel, but those that `held` names?

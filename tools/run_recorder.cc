@@ -73,9 +73,9 @@ void RunRecorder::Kernel(const Work& work, const Qmd& launch, const char* intern
   if (trace_ == nullptr) return;
   Event(work, internal != nullptr ? internal : "kernel",
         absl::StrFormat("\"grid\": [%d, %d, %d], \"block\": [%d, %d, %d], \"registers\": %d, "
-                        "\"shared_bytes\": %d, \"time_from\": \"launch dims (placeholder)\"",
+                        "\"shared_bytes\": %d, \"time_from\": \"%s\"",
                         launch.grid.x, launch.grid.y, launch.grid.z, launch.block.x, launch.block.y,
-                        launch.block.z, launch.registers, launch.shared_bytes));
+                        launch.block.z, launch.registers, launch.shared_bytes, source_));
 }
 
 void RunRecorder::Copy(const Work& work, uint64_t bytes, bool over_pcie) {

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -19,8 +20,8 @@ namespace phantora {
 // Called under the machine's lock.
 class RunRecorder : public WorkObserver {
  public:
-  // Times are told relative to `start`.
-  explicit RunRecorder(VirtualTime start) : start_(start) {}
+  // Times are told relative to `start`; `source` says where those of kernels come from.
+  RunRecorder(VirtualTime start, std::string source) : start_(start), source_(std::move(source)) {}
   ~RunRecorder() override;
 
   // Writes a timeline to `path`, in the JSON form of the Trace Event Format, which
@@ -39,14 +40,16 @@ class RunRecorder : public WorkObserver {
     VirtualSpan kernel_time, copy_time;  // sums; work of several channels may overlap
   };
   const std::map<pid_t, Totals>& totals() const { return totals_; }
+  const std::string& source() const { return source_; }
 
  private:
   Totals& Of(pid_t process);
-  // Opens an event of the trace; the caller adds what it knows and closes it.
+  // Writes an event; `arguments` are members of a JSON object.
   void Event(const Work& work, absl::string_view name, const std::string& arguments);
   void NameTrack(int process, uint64_t track, const std::string& name);
 
   const VirtualTime start_;
+  const std::string source_;
   std::FILE* trace_ = nullptr;
   std::map<pid_t, Totals> totals_;
   std::map<std::pair<int, uint64_t>, bool> named_;

@@ -62,9 +62,9 @@ void ReportTime(const SimulatedTime& time, const RunRecorder& recorder, bool ver
     const auto& work = it->second;
     LogWarning(absl::StrFormat(
         "process %d: %.6f s of simulated time; waited %.6f s for GPUs; %d kernels in %.6f s "
-        "(times from launch dims, a placeholder), %d copies in %.6f s",
+        "(not executed; times from %s), %d copies in %.6f s",
         rank.process, seconds(rank.elapsed), seconds(rank.waited), work.kernels,
-        seconds(work.kernel_time), work.copies, seconds(work.copy_time)));
+        seconds(work.kernel_time), recorder.source(), work.copies, seconds(work.copy_time)));
   }
   if (!verbose) return;
   const auto& counters = time.counters();
@@ -139,7 +139,7 @@ int Supervise(const SessionOptions& options, int signals) {
   if (simulated && !options.kernel_microseconds) pricer = &model;
   GpuServices services{&time, &events, pricer, &*internal_kernels, log.get(), &unknowns, {}};
   GpuTimelines timelines(&services);
-  RunRecorder recorder(SimulatedTime::Start());
+  RunRecorder recorder(SimulatedTime::Start(), pricer->Source());
   if (simulated) services.observer = &recorder;
   if (!options.trace.empty()) {
     if (auto status = recorder.OpenTrace(options.trace); !status.ok()) return Fail(status);

@@ -32,6 +32,8 @@ class WorkPricer {
  public:
   virtual ~WorkPricer() = default;
   virtual VirtualSpan Kernel(const Qmd& launch) = 0;
+  // Where its prices come from, for reports.
+  virtual const char* Source() const = 0;
   // A copy or fill. `over_pcie`: one side is host memory.
   virtual VirtualSpan Copy(uint64_t bytes, bool over_pcie) = 0;
 };
@@ -42,6 +44,7 @@ class FixedPricer : public WorkPricer {
   explicit FixedPricer(VirtualSpan each) : each_(each) {}
   VirtualSpan Kernel(const Qmd&) override { return each_; }
   VirtualSpan Copy(uint64_t, bool) override { return VirtualSpan(); }
+  const char* Source() const override { return "--kernel-time"; }
 
  private:
   const VirtualSpan each_;

@@ -34,6 +34,7 @@ class Sink : public InterruptSink {
 class TestPricer : public WorkPricer {
  public:
   VirtualSpan Kernel(const Qmd&) override { return VirtualSpan::Microseconds(10); }
+  const char* Source() const override { return "test"; }
   VirtualSpan Copy(uint64_t bytes, bool) override {
     return VirtualSpan::Microseconds(static_cast<int64_t>(bytes));
   }

@@ -27,6 +27,7 @@ class LaunchDimsPricer : public WorkPricer {
                            launch.block.x * launch.block.y * launch.block.z;
     return kSmallestKernel + Seconds(threads * 16.0 / memory_bytes_per_s_);
   }
+  const char* Source() const override { return "launch dims, a placeholder"; }
   VirtualSpan Copy(uint64_t bytes, bool over_pcie) override {
     const double rate = over_pcie ? pcie_bytes_per_s_ : memory_bytes_per_s_ / 2;  // read, write
     return kCopyLatency + Seconds(static_cast<double>(bytes) / rate);

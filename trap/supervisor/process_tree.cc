@@ -11,9 +11,7 @@
 #include <map>
 
 namespace phantora {
-namespace {
 
-// 0 if the process is gone or a zombie.
 pid_t ParentOf(pid_t process) {
   char path[64], line[512];
   snprintf(path, sizeof path, "/proc/%d/stat", process);
@@ -34,8 +32,6 @@ pid_t ParentOf(pid_t process) {
   // A process whose first thread has ended looks like a zombie while others run.
   return (state == 'Z' || state == 'X') && threads <= 1 ? 0 : parent;
 }
-
-}  // namespace
 
 std::vector<pid_t> Descendants() {
   std::multimap<pid_t, pid_t> children;

@@ -12,6 +12,9 @@ namespace phantora {
 // a child subreaper, or orphans escape it.
 std::vector<pid_t> Descendants();
 
+// 0 if the process is gone or a zombie.
+pid_t ParentOf(pid_t process);
+
 // Is the process there, and not a zombie?
 bool IsRunning(pid_t process);
 

@@ -2,8 +2,6 @@
 
 #include <linux/futex.h>
 #include <poll.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -22,10 +20,10 @@ namespace phantora {
 namespace {
 
 // Simulated time, which is CLOCK_MONOTONIC of the ranks, starts here: a constant, so that
-// runs can be repeated bit for bit.
+// runs can be compared.
 constexpr VirtualTime kStart = VirtualTime::FromNanoseconds(10'000'000'000'000);
-// CLOCK_MONOTONIC_RAW reads in a row that make a wait for a GPU. One more than anybody
-// needs to take the time once.
+// CLOCK_MONOTONIC_RAW reads in a row that make a wait for a GPU. libcuda's event thread
+// makes two between its polls.
 constexpr uint32_t kSpinsOfWait = 6;
 // A spinning thread with idle GPUs looks after 1 us, 2 us, ... 1024 us.
 constexpr uint32_t kLooksUntilRarest = 10;
@@ -57,20 +55,6 @@ clockid_t ProcessorClock(pid_t process) { return static_cast<clockid_t>(~process
 bool IsRealtime(int clock) {
   return clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE ||
          clock == CLOCK_REALTIME_ALARM || clock == CLOCK_TAI;
-}
-
-pid_t ParentOf(pid_t process) {
-  char path[64], text[512];
-  snprintf(path, sizeof path, "/proc/%d/stat", process);
-  FILE* file = fopen(path, "re");
-  if (file == nullptr) return 0;
-  const size_t length = fread(text, 1, sizeof text - 1, file);
-  fclose(file);
-  text[length] = '\0';
-  const char* fields = strrchr(text, ')');
-  int parent = 0;
-  if (fields != nullptr) sscanf(fields + 1, " %*c %d", &parent);
-  return parent;
 }
 
 }  // namespace

@@ -21,7 +21,8 @@ constexpr int64_t kNanosecondsPerSecond = 1'000'000'000;
 constexpr uint64_t kMostDescriptors = 4096;
 
 VirtualTime Saturated(__int128 nanoseconds) {
-  constexpr __int128 kMost = std::numeric_limits<int64_t>::max() / 1000;
+  // Half of what picoseconds can say, 53 days: so nothing that is added to it overflows.
+  constexpr __int128 kMost = std::numeric_limits<int64_t>::max() / 2000;
   if (nanoseconds >= kMost) return VirtualTime::Infinity();
   return VirtualTime::FromNanoseconds(nanoseconds < 0 ? 0 : static_cast<int64_t>(nanoseconds));
 }

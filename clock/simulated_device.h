@@ -24,6 +24,9 @@ class SimulatedDevice {
   };
   virtual Submitted Submit(pid_t process, VirtualTime from, VirtualTime to, VirtualSpan each) = 0;
 
+  // Has the process submitted work that has not been told to Submit() yet?
+  virtual bool HasSubmitted(pid_t process) = 0;
+
   // When something happens next on the process's devices; Infinity for never.
   virtual VirtualTime NextEvent(pid_t process) = 0;
 

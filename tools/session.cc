@@ -55,7 +55,7 @@ LaunchOptions MakeLaunchOptions(const SessionOptions& options, const DriverLibra
 }
 
 void ReportTime(const SimulatedTime& time, const RunRecorder& recorder, bool verbose) {
-  for (const auto& rank : time.ranks()) {
+  for (const auto& rank : time.clocks().ranks()) {
     const auto it = recorder.totals().find(rank.process);
     if (it == recorder.totals().end()) continue;
     const auto seconds = [](VirtualSpan span) { return span.picoseconds() / 1e12; };
@@ -139,7 +139,7 @@ int Supervise(const SessionOptions& options, int signals) {
   if (simulated && !options.kernel_microseconds) pricer = &model;
   GpuServices services{&time, &events, pricer, &*internal_kernels, log.get(), &unknowns, {}};
   GpuTimelines timelines(&services);
-  RunRecorder recorder(SimulatedTime::Start(), pricer->Source());
+  RunRecorder recorder(ProcessClocks::Start(), pricer->Source());
   if (simulated) services.observer = &recorder;
   if (!options.trace.empty()) {
     if (auto status = recorder.OpenTrace(options.trace); !status.ok()) return Fail(status);

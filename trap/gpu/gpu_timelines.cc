@@ -72,6 +72,14 @@ SimulatedDevice::Submitted GpuTimelines::Submit(pid_t process, VirtualTime from,
   return {to, revealed, seen()};
 }
 
+bool GpuTimelines::HasSubmitted(pid_t process) {
+  auto it = timelines_.find(process);
+  if (it == timelines_.end()) return false;
+  const auto& channels = it->second->channels;
+  return std::any_of(channels.begin(), channels.end(),
+                     [](const auto& channel) { return channel->Hidden() > 0; });
+}
+
 VirtualTime GpuTimelines::Next(const Timeline& timeline) const {
   if (timeline.unfinished || (timeline.waiting && timeline.settled != releases_)) {
     return timeline.clock.Now();

@@ -30,6 +30,7 @@ class GpuTimelines : public SimulatedDevice {
   void ProcessDied(pid_t process);
 
   Submitted Submit(pid_t process, VirtualTime from, VirtualTime to, VirtualSpan each) override;
+  bool HasSubmitted(pid_t process) override;
   VirtualTime NextEvent(pid_t process) override;
   Progress Advance(pid_t process, VirtualTime to, bool stop_when_seen) override;
 

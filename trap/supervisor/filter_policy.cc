@@ -7,6 +7,7 @@
 #include <seccomp.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -76,6 +77,27 @@ void TrapTime(Policy& policy) {
     policy.Trap(SCMP_SYS(futex), {SCMP_A1(SCMP_CMP_MASKED_EQ, FUTEX_CMD_MASK & 0xff, command),
                                   SCMP_A3(SCMP_CMP_NE, 0)});
   }
+  policy.Trap(SCMP_SYS(futex_waitv), {SCMP_A3(SCMP_CMP_NE, 0)});
+  policy.Trap(SCMP_SYS(mq_timedsend), {SCMP_A4(SCMP_CMP_NE, 0)});
+  policy.Trap(SCMP_SYS(mq_timedreceive), {SCMP_A4(SCMP_CMP_NE, 0)});
+  policy.Trap(SCMP_SYS(semtimedop), {SCMP_A3(SCMP_CMP_NE, 0)});
+  // Timers; those of processor time stay the kernel's.
+  policy.Trap(SCMP_SYS(alarm));
+  policy.Trap(SCMP_SYS(setitimer), {SCMP_A0(SCMP_CMP_EQ, ITIMER_REAL)});
+  policy.Trap(SCMP_SYS(getitimer), {SCMP_A0(SCMP_CMP_EQ, ITIMER_REAL)});
+  for (int call : {SCMP_SYS(timer_create), SCMP_SYS(timer_settime), SCMP_SYS(timer_gettime),
+                   SCMP_SYS(timer_getoverrun), SCMP_SYS(timer_delete), SCMP_SYS(timerfd_settime),
+                   SCMP_SYS(timerfd_gettime)}) {
+    policy.Trap(call);
+  }
+  // Bytes carry time from one process to another.
+  for (int call : {SCMP_SYS(read), SCMP_SYS(readv), SCMP_SYS(recvfrom), SCMP_SYS(recvmsg),
+                   SCMP_SYS(recvmmsg), SCMP_SYS(write), SCMP_SYS(writev), SCMP_SYS(sendto),
+                   SCMP_SYS(sendmsg), SCMP_SYS(sendmmsg), SCMP_SYS(accept), SCMP_SYS(accept4)}) {
+    policy.Trap(call);
+  }
+  // Its timeouts and transfers could not be seen.
+  policy.Trap(SCMP_SYS(io_uring_setup));
   // New processes, and the start of a program in one.
   policy.Trap(SCMP_SYS(clone), {SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_THREAD, 0)});
   policy.Trap(SCMP_SYS(clone3));

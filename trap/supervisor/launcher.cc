@@ -1,8 +1,11 @@
 #include "trap/supervisor/launcher.h"
 
+#include <linux/futex.h>
 #include <linux/seccomp.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -10,8 +13,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
+#include <climits>
 #include <cstring>
+#include <new>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
@@ -84,17 +90,42 @@ int LoadFilter(const std::vector<sock_filter>& filter) {
   return -errno;
 }
 
+// The result of LoadFilter, in memory that two processes share.
+using Result = std::atomic<int>;
+constexpr int kNoResult = INT_MIN;
+
+// Sends the result to the supervisor when it is there. Shares the child's descriptors,
+// but not the filter, which may stop the call that sends.
+pid_t StartCourier(int socket, Result* result) {
+  const auto pid =
+      static_cast<pid_t>(syscall(SYS_clone, CLONE_FILES | SIGCHLD, nullptr, nullptr, nullptr, 0));
+  if (pid != 0) return pid;
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  while (result->load() == kNoResult) {
+    syscall(SYS_futex, result, FUTEX_WAIT, kNoResult, nullptr, nullptr, 0);
+  }
+  const int listener = result->load();
+  SendListener(socket, listener < 0 ? -listener : 0, listener);
+  _exit(0);
+}
+
 [[noreturn]] void RunChild(const std::vector<sock_filter>& filter, char* const* argv, int socket,
                            const sigset_t& signal_mask, const rlimit& descriptors) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   setrlimit(RLIMIT_NOFILE, &descriptors);
   sigprocmask(SIG_SETMASK, &signal_mask, nullptr);
+  void* shared =
+      mmap(nullptr, sizeof(Result), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (shared == MAP_FAILED) _exit(127);
+  Result* result = new (shared) Result(kNoResult);
+  const pid_t courier = StartCourier(socket, result);
+  if (courier < 0) _exit(127);
   const int listener = LoadFilter(filter);
-  if (listener < 0) {
-    SendListener(socket, -listener, -1);
-    _exit(127);
-  }
-  SendListener(socket, 0, listener);
+  result->store(listener);
+  syscall(SYS_futex, result, FUTEX_WAKE, 1, nullptr, nullptr, 0);
+  waitpid(courier, nullptr, 0);
+  if (listener < 0) _exit(127);
+  munmap(shared, sizeof(Result));
   close(listener);
   // The supervisor says when it serves calls; if it died instead, so do we.
   char go;

@@ -1,16 +1,16 @@
 #include "trap/supervisor/simulated_time.h"
 
-#include <linux/futex.h>
 #include <poll.h>
 #include <sys/epoll.h>
-#include <sys/resource.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/timerfd.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <mutex>
 #include <utility>
 
 #include "absl/strings/str_format.h"
@@ -19,42 +19,36 @@
 namespace phantora {
 namespace {
 
-// Simulated time, which is CLOCK_MONOTONIC of the ranks, starts here: a constant, so that
-// runs can be compared.
-constexpr VirtualTime kStart = VirtualTime::FromNanoseconds(10'000'000'000'000);
 // CLOCK_MONOTONIC_RAW reads in a row that make a wait for a GPU. libcuda's event thread
 // makes two between its polls.
 constexpr uint32_t kSpinsOfWait = 6;
 // A spinning thread with idle GPUs looks after 1 us, 2 us, ... 1024 us.
 constexpr uint32_t kLooksUntilRarest = 10;
-// After so many clock reads in a row, a loop may be waiting for time to pass: where
-// processor time does not count, each takes as long as a turn of such a loop in Python.
-constexpr uint32_t kReadsOfWait = 1000;
-constexpr VirtualSpan kTurnOfWait = VirtualSpan::Microseconds(1);
-// Between two looks for calls, ns of real time.
-constexpr int64_t kLongestPass = 10'000'000;
-// What stopping in a call costs the thread that stops, ns of its processor time.
-constexpr int64_t kTrapCost = 3000;
-// Real time between looks at threads that run, ns.
-constexpr int64_t kShortestTick = 100'000, kLongestTick = 2'000'000, kLongestFutexTick = 200'000;
-constexpr int64_t kSignalCheck = 20'000'000;
-// When nothing has moved for so long in real time although somebody runs, time passes
-// nevertheless: the one who runs may wait for memory to change.
-constexpr int64_t kImpatience = 10'000'000'000;
-constexpr int64_t kSpinImpatience = 50'000'000;
-
-int64_t Nanoseconds(clockid_t clock) {
-  timespec now{};
-  clock_gettime(clock, &now);
-  return now.tv_sec * int64_t{1'000'000'000} + now.tv_nsec;
-}
-
-// The clockid of a process's processor time (posix-timers.h MAKE_PROCESS_CPUCLOCK).
-clockid_t ProcessorClock(pid_t process) { return static_cast<clockid_t>(~process) << 3 | 2; }
+// What a call costs that looks for something and does not find it, so that a loop over it
+// ends.
+constexpr VirtualSpan kFruitlessLook = VirtualSpan::Microseconds(1);
 
 bool IsRealtime(int clock) {
   return clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE ||
          clock == CLOCK_REALTIME_ALARM || clock == CLOCK_TAI;
+}
+
+// SO_RCVTIMEO or SO_SNDTIMEO; Infinity if there is none.
+VirtualTime SocketDeadline(int socket, int option, VirtualTime now) {
+  timeval timeout{};
+  socklen_t size = sizeof timeout;
+  if (getsockopt(socket, SOL_SOCKET, option, &timeout, &size) != 0 ||
+      (timeout.tv_sec == 0 && timeout.tv_usec == 0)) {
+    return VirtualTime::Infinity();
+  }
+  const timespec end{.tv_sec = timeout.tv_sec + now.nanoseconds() / 1'000'000'000,
+                     .tv_nsec = timeout.tv_usec * 1000 + now.nanoseconds() % 1'000'000'000};
+  return InstantOf(CLOCK_MONOTONIC, end, 0);
+}
+
+bool IsReady(int file, short events) {
+  pollfd descriptor{file, events, 0};
+  return poll(&descriptor, 1, 0) > 0;
 }
 
 }  // namespace
@@ -73,116 +67,28 @@ absl::StatusOr<std::unique_ptr<SimulatedTime>> SimulatedTime::Create(const Optio
   return time;
 }
 
-VirtualTime SimulatedTime::Start() { return kStart; }
-
 SimulatedTime::SimulatedTime(const Options& options, Vdso vdso)
     : options_(options),
       vdso_(std::move(vdso)),
-      realtime_offset_(Nanoseconds(CLOCK_REALTIME) - kStart.nanoseconds()),
-      tick_(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC)) {
-  rlimit descriptors{};
-  getrlimit(RLIMIT_NOFILE, &descriptors);
-  most_copies_ = descriptors.rlim_cur / 4;
-}
+      realtime_offset_(HostNanoseconds(CLOCK_REALTIME) - ProcessClocks::Start().nanoseconds()),
+      tick_(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC)),
+      clocks_(options.clocks),
+      held_(options.epoll),
+      timers_(realtime_offset_, [this] {
+        std::vector<std::pair<pid_t, int>> living;
+        for (const auto& [id, process] : clocks_.all()) {
+          living.emplace_back(id, process->pidfd.get());
+        }
+        return living;
+      }) {}
 
-// --- Clocks of processes ------------------------------------------------------------
-
-SimulatedTime::Rank& SimulatedTime::RankOf(pid_t process) {
-  auto& rank = ranks_[process];
-  if (rank == nullptr) {
-    auto made = std::make_unique<Rank>();
-    made->now = kStart;
-    made->parent = ParentOf(process);
-    made->pidfd = UniqueFd(static_cast<int>(syscall(SYS_pidfd_open, process, 0)));
-    made->wall_time = Nanoseconds(CLOCK_MONOTONIC);
-    Rank* rank_ptr = made.get();
-    rank = std::move(made);
-    auto parent = ranks_.find(rank_ptr->parent);
-    if (parent != ranks_.end()) {
-      rank_ptr->now = parent->second->now;
-      parent->second->children.push_back(process);
-    }
-    return *rank_ptr;
+void SimulatedTime::DriverCall(pid_t id, pid_t thread) {
+  Process& process = clocks_.Stopped(id, thread);
+  clocks_.SetUsesGpu(process);
+  clocks_.ForgetThread(process, id, thread);
+  if (options_.clocks.host.mode == HostTimeMode::kFixed) {
+    process.now = process.now + options_.clocks.host.driver_call;
   }
-  return *rank;
-}
-
-void SimulatedTime::TakeProcessorTime(Rank& rank, pid_t process) {
-  if (options_.host.mode != HostTimeMode::kMeasured) return;
-  const int64_t processor = Nanoseconds(ProcessorClock(process));
-  const int64_t wall = Nanoseconds(CLOCK_MONOTONIC);
-  // Threads that ran one after another count in full, those that ran at the same time
-  // once: together they cannot have run for longer than the time that has passed.
-  const int64_t used = std::min(processor - rank.processor_time, wall - rank.wall_time) - kTrapCost;
-  if (processor == 0 || used <= 0) return;
-  rank.processor_time = processor;
-  rank.wall_time = wall;
-  rank.now = rank.now + VirtualSpan::Picoseconds(static_cast<int64_t>(
-                            static_cast<double>(used) * options_.host.scale * 1000.0));
-}
-
-void SimulatedTime::DiscardProcessorTime(Rank& rank, pid_t process) {
-  if (options_.host.mode != HostTimeMode::kMeasured) return;
-  rank.processor_time = Nanoseconds(ProcessorClock(process));
-  rank.wall_time = Nanoseconds(CLOCK_MONOTONIC);
-}
-
-int SimulatedTime::Submit(Rank& rank, pid_t process, VirtualTime from) {
-  if (!rank.uses_gpu) return 0;
-  const bool fixed = options_.host.mode == HostTimeMode::kFixed;
-  std::lock_guard lock(*options_.machine_lock);
-  const auto submitted = options_.device->Submit(process, from, rank.now,
-                                                 fixed ? options_.host.submission : VirtualSpan());
-  rank.now = submitted.now;
-  rank.next_event = options_.device->NextEvent(process);
-  rank.seen |= submitted.seen;
-  return submitted.count;
-}
-
-void SimulatedTime::NotBeforeChildren(Rank& rank) {
-  if (rank.children.empty()) return;
-  std::vector<pollfd> polls;
-  for (const pid_t child : rank.children) {
-    auto it = ranks_.find(child);
-    polls.push_back({it == ranks_.end() ? -1 : it->second->pidfd.get(), POLLIN, 0});
-  }
-  if (poll(polls.data(), polls.size(), 0) <= 0) return;
-  for (size_t i = 0; i < polls.size(); ++i) {
-    if (polls[i].revents == 0) continue;
-    rank.now = std::max(rank.now, ranks_[rank.children[i]]->now);
-  }
-}
-
-SimulatedTime::Rank& SimulatedTime::Enter(pid_t process) {
-  Rank& rank = RankOf(process);
-  const VirtualTime from = rank.now;
-  TakeProcessorTime(rank, process);
-  NotBeforeChildren(rank);
-  rank.submissions = Submit(rank, process, from);
-  last_progress_ns_ = Nanoseconds(CLOCK_MONOTONIC);
-  return rank;
-}
-
-void SimulatedTime::EndWait(Thread& thread, pid_t process, pid_t id) {
-  if (thread.waited_until > thread.waiting_since && options_.waited) {
-    options_.waited(process, id, thread.waiting_since, thread.waited_until);
-  }
-  thread.waiting_since = thread.waited_until = VirtualTime();
-}
-
-void SimulatedTime::ForgetThread(Rank& rank, pid_t process, pid_t id) {
-  auto it = rank.threads.find(id);
-  if (it == rank.threads.end()) return;
-  EndWait(it->second, process, id);
-  rank.threads.erase(it);
-}
-
-void SimulatedTime::DriverCall(pid_t process, pid_t thread) {
-  Rank& rank = Enter(process);
-  if (!rank.uses_gpu) ++gpu_ranks_;
-  rank.uses_gpu = true;
-  ForgetThread(rank, process, thread);
-  if (options_.host.mode == HostTimeMode::kFixed) rank.now = rank.now + options_.host.driver_call;
   quiet_ = false;
   Runs(thread);
 }
@@ -190,29 +96,12 @@ void SimulatedTime::DriverCall(pid_t process, pid_t thread) {
 void SimulatedTime::ProcessDied(pid_t process) {
   for (auto it = held_.begin(); it != held_.end();) {
     auto next = std::next(it);
-    if (it->second.process == process) Take(it);
+    if (it->second.process == process) held_.Take(it);
     it = next;
   }
   processes_known_ = false;
-  auto it = ranks_.find(process);
-  if (it == ranks_.end()) return;
-  Rank& rank = *it->second;
-  auto parent = ranks_.find(rank.parent);
-  if (parent != ranks_.end()) {
-    parent->second->now = std::max(parent->second->now, rank.now);
-    std::erase(parent->second->children, process);
-  }
-  if (rank.uses_gpu) --gpu_ranks_;
-  if (rank.uses_gpu) finished_.push_back({process, rank.now - kStart, rank.waited});
-  ranks_.erase(it);
-}
-
-std::vector<SimulatedTime::RankTime> SimulatedTime::ranks() const {
-  auto ranks = finished_;
-  for (const auto& [process, rank] : ranks_) {
-    if (rank->uses_gpu) ranks.push_back({process, rank->now - kStart, rank->waited});
-  }
-  return ranks;
+  clocks_.Died(process);
+  timers_.ProcessDied(process);
 }
 
 // --- Calls --------------------------------------------------------------------------
@@ -221,15 +110,13 @@ bool SimulatedTime::Serve(const seccomp_notif& notification, const Tracee& trace
                           NotifyListener& listener) {
   const pid_t thread = static_cast<pid_t>(notification.pid);
   if (thread == runner_) let_go_ = false;
+  stopped_ = tracee.process;
   switch (notification.data.nr) {
     case SYS_clone:
     case SYS_clone3:
     case SYS_fork:
     case SYS_vfork:
-      Enter(tracee.process);  // the child starts with this time
-      processes_known_ = quiet_ = false;
-      forked_ = true;
-      Runs(thread);
+      ServeNewProcess(notification, tracee);
       listener.ReplyContinue(notification.id);
       return true;
     case SYS_arch_prctl:
@@ -251,18 +138,48 @@ bool SimulatedTime::Serve(const seccomp_notif& notification, const Tracee& trace
     case SYS_epoll_pwait:
     case SYS_epoll_pwait2:
     case SYS_futex:
+    case SYS_futex_waitv:
     case SYS_rt_sigtimedwait:
+    case SYS_mq_timedsend:
+    case SYS_mq_timedreceive:
+    case SYS_semtimedop:
       ServeWait(notification, tracee, listener);
       return true;
+    case SYS_io_uring_setup:
+      options_.unknowns->Count("io_uring", 0,
+                               "refused: its transfers and timeouts could not be simulated");
+      quiet_ = false;
+      Runs(thread);
+      listener.ReplyError(notification.id, ENOSYS);
+      return true;
     default:
-      return false;
+      break;
   }
+  if (const auto call = TransferCall::Parse(notification)) {
+    ServeTransfer(notification, *call, tracee, listener);
+    return true;
+  }
+  if (!VirtualTimers::Serves(notification.data.nr)) return false;
+  const Process& process = clocks_.Stopped(tracee.process, thread);
+  timers_.Serve(notification, tracee, process.now, listener);
+  quiet_ = false;
+  Runs(thread);
+  return true;
+}
+
+void SimulatedTime::ServeNewProcess(const seccomp_notif& notification, const Tracee& tracee) {
+  const pid_t thread = static_cast<pid_t>(notification.pid);
+  clocks_.Stopped(tracee.process, thread);  // the child starts with this time
+  processes_known_ = quiet_ = false;
+  forked_ = true;
+  Runs(thread);
 }
 
 void SimulatedTime::ServeNewProgram(const seccomp_notif& notification, const Tracee& tracee) {
   // It sets the thread pointer, which every C library does once, before anything of the
   // program runs.
-  RankOf(tracee.process);
+  clocks_.Of(tracee.process);
+  timers_.NewProgram(tracee.process);
   quiet_ = false;
   Runs(static_cast<pid_t>(notification.pid));
   if (auto status = vdso_.Redirect(tracee.process); !status.ok()) {
@@ -310,67 +227,73 @@ void SimulatedTime::AnswerClock(const seccomp_notif& notification, VirtualTime n
   }
 }
 
-void SimulatedTime::ChargeRead(Rank& rank, Thread& thread) {
-  const bool waits = ++thread.reads > kReadsOfWait;
-  const bool counted = options_.host.mode == HostTimeMode::kMeasured;
-  rank.now = rank.now + (waits && !counted ? kTurnOfWait : options_.host.clock_read);
-}
-
-void SimulatedTime::ServeClock(const seccomp_notif& notification, pid_t process,
+void SimulatedTime::ServeClock(const seccomp_notif& notification, pid_t id,
                                NotifyListener& listener) {
   ++counters_.clock_reads;
   const pid_t thread_id = static_cast<pid_t>(notification.pid);
   const int clock = static_cast<int>(notification.data.args[0]);
   const bool continues = quiet_ && sole_runner_ == thread_id;
-  if (continues) DiscardProcessorTime(RankOf(process), process);  // it only looked again
-  Rank& rank = Enter(process);
-  Thread& thread = rank.threads[thread_id];
+  if (continues) clocks_.DiscardProcessorTime(clocks_.Of(id), id);  // it only looked again
+  Process& process = clocks_.Stopped(id, thread_id);
+  Thread& thread = process.threads[thread_id];
   const bool raw =
-      notification.data.nr == SYS_clock_gettime && clock == CLOCK_MONOTONIC_RAW && rank.uses_gpu;
+      notification.data.nr == SYS_clock_gettime && clock == CLOCK_MONOTONIC_RAW && process.uses_gpu;
   // Who has submitted something has not been waiting.
-  if (rank.submissions > 0 || !raw) EndWait(thread, process, thread_id);
-  if (rank.submissions > 0) thread = Thread{};
+  if (process.submissions > 0 || !raw) clocks_.EndWait(thread, id, thread_id);
+  if (process.submissions > 0) thread = Thread{};
   thread.spins = raw ? thread.spins + 1 : 0;
   if (thread.spins >= kSpinsOfWait) {
     quiet_ = continues;
     sole_runner_ = 0;
     if (!continues) ++counters_.gpu_waits;
-    Held held;
-    held.process = process;
+    HeldCall held;
+    held.process = id;
     held.thread = thread_id;
     held.clock = clock;
     held.clock_out = RemoteAddress{notification.data.args[1]};
-    held.since = rank.now;
-    if (rank.next_event == VirtualTime::Infinity()) {
+    held.since = process.now;
+    if (process.next_event == VirtualTime::Infinity()) {
       // Its own GPUs have nothing to do, so it waits for somebody else. It looks again
       // later, and later still.
       const uint32_t looks = std::min(thread.spins - kSpinsOfWait, kLooksUntilRarest);
-      held.deadline = rank.now + VirtualSpan::Microseconds(int64_t{1} << looks);
+      held.deadline = process.now + VirtualSpan::Microseconds(int64_t{1} << looks);
     }
     Hold(notification.id, std::move(held));
     return;
   }
   quiet_ = false;
+  if (thread.reads > ProcessClocks::kReadsOfWait && NextThing() <= process.now) {
+    // It waits for somebody who has to be earlier.
+    auto wait = std::make_unique<TimedWait>(notification, process.now);
+    HoldOrAnswer(notification, id, -1, std::move(wait), listener);
+    return;
+  }
   Runs(thread_id);
-  ChargeRead(rank, thread);
-  AnswerClock(notification, rank.now, listener);
+  // libcuda's own looks at the clock depend on how its threads happen to run. They are
+  // free, so that time does not.
+  if (!raw) clocks_.ChargeRead(process, thread);
+  AnswerClock(notification, process.now, listener);
 }
 
 void SimulatedTime::ServeWait(const seccomp_notif& notification, const Tracee& tracee,
                               NotifyListener& listener) {
+  Process& process = clocks_.Stopped(tracee.process, static_cast<pid_t>(notification.pid));
+  HoldOrAnswer(notification, tracee.process, tracee.pidfd.get(),
+               std::make_unique<TimedWait>(notification, process.now, realtime_offset_), listener);
+}
+
+void SimulatedTime::HoldOrAnswer(const seccomp_notif& notification, pid_t id, int pidfd,
+                                 std::unique_ptr<TimedWait> wait, NotifyListener& listener) {
   const pid_t thread = static_cast<pid_t>(notification.pid);
-  Rank& rank = Enter(tracee.process);
-  ForgetThread(rank, tracee.process, thread);
+  Process& process = clocks_.Of(id);
+  if (!wait->is_clock()) clocks_.ForgetThread(process, id, thread);
   quiet_ = false;
-  auto wait = std::make_unique<TimedWait>(notification, rank.now, realtime_offset_);
-  int descriptor = -1;
   if (wait->verdict() == TimedWait::Verdict::kWait) {
-    descriptor = wait->WatchDescriptors(tracee.pidfd.get(),
-                                        copies_ < most_copies_ ? most_copies_ - copies_ : 0);
-    pollfd ready{descriptor, POLLIN, 0};
-    if (descriptor >= 0 && poll(&ready, 1, 0) > 0) {
+    const int descriptor = wait->WatchDescriptors(pidfd, held_.copies_left());
+    if ((descriptor >= 0 && IsReady(descriptor, POLLIN)) ||
+        wait->AwaitsSignal(SignalsOf(thread).pending())) {
       Runs(thread);
-      wait->Ready(listener);
+      wait->Ready(listener, process.now);
       return;
     }
   }
@@ -381,8 +304,7 @@ void SimulatedTime::ServeWait(const seccomp_notif& notification, const Tracee& t
                                  static_cast<uint64_t>(notification.data.nr),
                                  wait->left_to_kernel());
       }
-      // It takes some time, so that a loop over it ends.
-      rank.now = rank.now + options_.host.clock_read * 40;
+      process.now = process.now + kFruitlessLook;
       Runs(thread);
       listener.ReplyContinue(notification.id);
       return;
@@ -393,92 +315,139 @@ void SimulatedTime::ServeWait(const seccomp_notif& notification, const Tracee& t
     case TimedWait::Verdict::kWait:
       break;
   }
-  Held held;
-  held.process = tracee.process;
+  HeldCall held;
+  held.process = id;
   held.thread = thread;
   held.deadline = wait->deadline();
   held.wait = std::move(wait);
-  held.since = rank.now;
-  if (descriptor >= 0) {
-    epoll_event event{};
-    event.events = EPOLLIN;
-    event.data.fd = descriptor;
-    epoll_ctl(options_.epoll, EPOLL_CTL_ADD, descriptor, &event);
-    watched_[descriptor] = notification.id;
-    copies_ += held.wait->copies();
-  }
+  held.since = process.now;
   Hold(notification.id, std::move(held));
+}
+
+void SimulatedTime::NotBeforeSender(Process& process, const TransferCall& call,
+                                    const Conduit& conduit, int file) {
+  if (call.kind != TransferCall::Kind::kReceive) return;
+  int unread = 0;
+  ioctl(file, FIONREAD, &unread);
+  const VirtualTime sent =
+      messages_.Received(conduit, static_cast<uint64_t>(std::max(unread, 0)), call.bytes);
+  process.now = std::max(process.now, sent);
+}
+
+void SimulatedTime::ServeTransfer(const seccomp_notif& notification, const TransferCall& call,
+                                  const Tracee& tracee, NotifyListener& listener) {
+  const pid_t thread = static_cast<pid_t>(notification.pid);
+  const UniqueFd file(
+      static_cast<int>(syscall(SYS_pidfd_getfd, tracee.pidfd.get(), call.descriptor, 0)));
+  const Conduit conduit = file.valid() ? Conduit::Of(file.get()) : Conduit();
+  if (conduit.kind == Conduit::Kind::kOther) {
+    if (call.kind == TransferCall::Kind::kReceive && file.valid()) timers_.BeforeRead(file.get());
+    quiet_ = false;
+    Runs(thread);
+    listener.ReplyContinue(notification.id);
+    return;
+  }
+  ++counters_.transfers;
+  Process& process = clocks_.Stopped(tracee.process, thread);
+  const bool sends = call.kind == TransferCall::Kind::kSend;
+  const bool is_socket = conduit.kind == Conduit::Kind::kSocket;
+  const bool ready = IsReady(file.get(), sends ? POLLOUT : POLLIN);
+  VirtualTime deadline = VirtualTime::Infinity();
+  if (is_socket) {
+    deadline = SocketDeadline(file.get(), sends ? SO_SNDTIMEO : SO_RCVTIMEO, process.now);
+  }
+  const bool waits = !ready && !conduit.nonblocking && !call.dont_wait;
+  // A send that blocks is left to the kernel, unless it has a timeout.
+  if (waits && (!sends || deadline != VirtualTime::Infinity())) {
+    HoldOrAnswer(notification, tracee.process, tracee.pidfd.get(),
+                 std::make_unique<TimedWait>(notification, call.descriptor,
+                                             sends ? uint32_t{EPOLLOUT} : EPOLLIN, deadline),
+                 listener);
+    return;
+  }
+  clocks_.ForgetThread(process, tracee.process, thread);
+  if (sends) {
+    messages_.Sent(conduit, call.bytes, process.now);
+  } else if (ready) {
+    NotBeforeSender(process, call, conduit, file.get());
+  } else {
+    process.now = process.now + kFruitlessLook;
+  }
+  quiet_ = false;
+  Runs(thread);
+  listener.ReplyContinue(notification.id);
 }
 
 // --- Held calls ---------------------------------------------------------------------
 
-void SimulatedTime::Log(const Held& held, const char* what) const {
+void SimulatedTime::Log(const HeldCall& held, const char* what) {
   if (!options_.log->enabled()) return;
-  const double now = (ranks_.at(held.process)->now - kStart).picoseconds() / 1e12;
+  const auto seconds = [](VirtualTime time) {
+    return (time - ProcessClocks::Start()).picoseconds() / 1e12;
+  };
   const bool ends = held.deadline != VirtualTime::Infinity();
   options_.log->Line(
       held.process,
-      absl::StrFormat(
-          "thread %d at %.9f s: %s %s%s", held.thread, now, what,
-          held.wait == nullptr ? "wait for a GPU" : held.wait->name(),
-          ends ? absl::StrFormat(" until %.9f s", (held.deadline - kStart).picoseconds() / 1e12)
-               : ""));
+      absl::StrFormat("thread %d at %.9f s: %s %s%s", held.thread,
+                      seconds(clocks_.Of(held.process).now), what,
+                      held.for_gpu() ? "wait for a GPU" : held.wait->name(),
+                      ends ? absl::StrFormat(" until %.9f s", seconds(held.deadline)) : ""));
 }
 
-void SimulatedTime::Hold(uint64_t id, Held held) {
+void SimulatedTime::Hold(uint64_t id, HeldCall held) {
   ++counters_.waits;
   Log(held, "begins");
-  held_threads_[held.thread] = id;
-  if (held.wait == nullptr) ++RankOf(held.process).gpu_waiters;
-  held_.emplace(id, std::move(held));
+  held_.Add(id, std::move(held));
 }
 
-SimulatedTime::Held SimulatedTime::Take(HeldCalls::iterator call) {
-  Held held = std::move(call->second);
-  held_threads_.erase(held.thread);
-  if (held.wait == nullptr) --RankOf(held.process).gpu_waiters;
-  if (held.wait != nullptr && held.wait->watched() >= 0) {
-    watched_.erase(held.wait->watched());
-    copies_ -= held.wait->copies();
-  }
-  held_.erase(call);
-  return held;
-}
-
-void SimulatedTime::LetGo(HeldCalls::iterator call, NotifyListener& listener,
-                          void (TimedWait::*answer)(NotifyListener&) const) {
-  const Held held = Take(call);
+void SimulatedTime::LetGo(HeldCalls::Calls::iterator call, NotifyListener& listener,
+                          Answer answer) {
+  const HeldCall held = held_.Take(call);
   quiet_ = false;
   Runs(held.thread);
-  TakeProcessorTime(RankOf(held.process), held.process);
+  Process& process = clocks_.Of(held.process);
+  clocks_.TakeProcessorTime(process, held.process);
+  if (answer == &TimedWait::Ready && held.wait->is_descriptor()) {
+    const Conduit conduit = Conduit::Of(held.wait->copy());
+    const auto transfer = TransferCall::Parse(held.wait->notification());
+    if (transfer) NotBeforeSender(process, *transfer, conduit, held.wait->copy());
+    if (transfer && transfer->kind == TransferCall::Kind::kSend) {
+      messages_.Sent(conduit, transfer->bytes, process.now);
+    }
+  }
   Log(held, answer == &TimedWait::TimeOut ? "timed out"
             : answer == &TimedWait::Ready ? "was ready:"
                                           : "was interrupted:");
-  (held.wait.get()->*answer)(listener);
+  if (held.wait->is_clock()) {
+    clocks_.ChargeRead(process, process.threads[held.thread]);
+    AnswerClock(held.wait->notification(), process.now, listener);
+  } else {
+    (held.wait.get()->*answer)(listener, process.now);
+  }
 }
 
-void SimulatedTime::LetGpuWaitersGo(pid_t process, NotifyListener& listener) {
-  Rank& rank = RankOf(process);
-  rank.seen = false;
+void SimulatedTime::LetGpuWaitersGo(pid_t id, NotifyListener& listener) {
+  Process& process = clocks_.Of(id);
+  process.seen = false;
   pid_t runner = 0;
   int runners = 0;
   for (auto it = held_.begin(); it != held_.end();) {
     auto next = std::next(it);
-    if (it->second.process == process && it->second.wait == nullptr) {
-      const uint64_t id = it->first;
-      const Held held = Take(it);
-      rank.waited = rank.waited + (rank.now - held.since);
-      Thread& thread = rank.threads[held.thread];
-      if (thread.waited_until != held.since) EndWait(thread, process, held.thread);
+    if (it->second.process == id && it->second.for_gpu()) {
+      const uint64_t notification = it->first;
+      const HeldCall held = held_.Take(it);
+      process.waited = process.waited + (process.now - held.since);
+      Thread& thread = process.threads[held.thread];
+      if (thread.waited_until != held.since) clocks_.EndWait(thread, id, held.thread);
       if (thread.waiting_since == VirtualTime()) thread.waiting_since = held.since;
-      thread.waited_until = rank.now;
+      thread.waited_until = process.now;
       Log(held, "looks again:");
       runner = held.thread;
       ++runners;
-      if (WriteClock(held.thread, held.clock_out, held.clock, rank.now)) {
-        listener.ReplyValue(id, 0);
+      if (WriteClock(held.thread, held.clock_out, held.clock, process.now)) {
+        listener.ReplyValue(notification, 0);
       } else {
-        listener.ReplyError(id, EFAULT);
+        listener.ReplyError(notification, EFAULT);
       }
     }
     it = next;
@@ -492,13 +461,13 @@ void SimulatedTime::LetGpuWaitersGo(pid_t process, NotifyListener& listener) {
 void SimulatedTime::LetServedWaitersGo(NotifyListener& listener) {
   if (held_.empty()) return;
   std::vector<pid_t> served;
-  for (const auto& [process, rank] : ranks_) {
-    if (rank->gpu_waiters > 0 && rank->seen) served.push_back(process);
+  for (const auto& [id, process] : clocks_.all()) {
+    if (process->seen && held_.gpu_waiters(id) > 0) served.push_back(id);
   }
-  for (const auto& [id, held] : held_) {
+  for (const auto& [id, held] : held_.all()) {
     // It waited for its GPUs, and they have nothing more to do.
-    if (held.wait == nullptr && held.deadline == VirtualTime::Infinity() &&
-        RankOf(held.process).next_event == VirtualTime::Infinity()) {
+    if (held.for_gpu() && held.deadline == VirtualTime::Infinity() &&
+        clocks_.Of(held.process).next_event == VirtualTime::Infinity()) {
       served.push_back(held.process);
     }
   }
@@ -513,60 +482,102 @@ bool SimulatedTime::Ready(int descriptor, NotifyListener& listener) {
     ticked_ns_ = tick_ns_;
     tick_ns_ = 0;
     let_go_ = false;
+    stopped_ = 0;
     if (sole_runner_ != 0) quiet_ = false, sole_runner_ = 0;  // it does something else
-    CheckHeld(listener, false);
-    Nudge();
+    counters_.nudges += static_cast<uint64_t>(
+        clocks_.Nudge([this](pid_t process) { return held_.gpu_waiters(process) > 0; }));
     return true;
   }
-  auto it = watched_.find(descriptor);
-  if (it == watched_.end()) return false;
-  auto call = held_.find(it->second);
+  bool known = false;
+  auto call = held_.Watching(descriptor, &known);
   if (call != held_.end()) LetGo(call, listener, &TimedWait::Ready);
-  return true;
+  return known;
 }
 
-void SimulatedTime::CheckHeld(NotifyListener& listener, bool signals) {
-  const int64_t now = Nanoseconds(CLOCK_MONOTONIC);
-  signals |= now - last_signal_check_ns_ > kSignalCheck;
-  if (signals) last_signal_check_ns_ = now;
+void SimulatedTime::CheckPolled(pid_t process, NotifyListener& listener) {
+  if (held_.polled() == 0) return;
   for (auto it = held_.begin(); it != held_.end();) {
     auto next = std::next(it);
-    if (signals && IsBeingKilled(it->second.thread)) {
-      Runs(0);  // it is about to end, and whoever waits for that goes on now
-    } else if (const TimedWait* wait = it->second.wait.get(); wait != nullptr) {
-      if (wait->is_futex() && wait->WordChanged()) {
-        LetGo(it, listener, &TimedWait::Ready);
-      } else if (signals && HasSignalToHandle(it->second.thread)) {
-        LetGo(it, listener, &TimedWait::Interrupt);
-      } else if (signals && wait->SignalArrived()) {
-        LetGo(it, listener, &TimedWait::Ready);
-      }
+    const HeldCall& held = it->second;
+    if ((process == 0 || held.process == process) && !held.for_gpu() && held.wait->is_polled() &&
+        held.wait->Changed()) {
+      LetGo(it, listener, &TimedWait::Ready);
     }
     it = next;
   }
 }
 
-// --- Passing of time ----------------------------------------------------------------
-
-SimulatedTime::HeldCalls::iterator SimulatedTime::EarliestDeadline() {
-  auto earliest = held_.end();
-  for (auto it = held_.begin(); it != held_.end(); ++it) {
-    if (it->second.deadline == VirtualTime::Infinity()) continue;
-    if (earliest == held_.end() || it->second.deadline < earliest->second.deadline) earliest = it;
+void SimulatedTime::CheckSignals(NotifyListener& listener) {
+  last_signal_check_ns_ = HostNanoseconds(CLOCK_MONOTONIC);
+  // One thread handles a signal that was sent to a process: the first, if it may.
+  absl::flat_hash_map<pid_t, uint64_t> handlers;
+  for (auto it = held_.begin(); it != held_.end();) {
+    auto next = std::next(it);
+    const HeldCall& held = it->second;
+    const ThreadSignals signals = SignalsOf(held.thread);
+    // First the signal, then whether the call still stands: who is being killed has one
+    // or the other.
+    if (signals.killed() || !listener.StillPending(it->first)) {
+      if (!signals.killed()) held_.Take(it);
+      Runs(0);  // it is about to end, and whoever waits for that goes on now
+    } else if (!held.for_gpu() && !held.wait->is_clock()) {
+      const std::optional<uint64_t> mask = held.wait->mask();
+      if (signals.Due(signals.own, mask) != 0) {
+        LetGo(it, listener, &TimedWait::Interrupt);
+      } else if (held.wait->AwaitsSignal(signals.pending())) {
+        LetGo(it, listener, &TimedWait::Ready);
+      } else if (signals.Due(signals.shared, mask) != 0 &&
+                 (held.thread == held.process || !handlers.contains(held.process))) {
+        handlers[held.process] = it->first;
+      }
+    }
+    it = next;
   }
-  return earliest;
+  for (const auto& [process, id] : handlers) {
+    auto it = held_.begin();
+    while (it != held_.end() && it->first != id) ++it;
+    if (it != held_.end()) LetGo(it, listener, &TimedWait::Interrupt);
+  }
 }
 
-std::pair<pid_t, VirtualTime> SimulatedTime::EarliestEvent() const {
-  std::pair<pid_t, VirtualTime> earliest{0, VirtualTime::Infinity()};
-  for (const auto& [process, rank] : ranks_) {
-    // The process id decides between equal times: the order must not depend on a hash.
-    if (rank->next_event < earliest.second ||
-        (rank->next_event == earliest.second && earliest.first != 0 && process < earliest.first)) {
-      earliest = {process, rank->next_event};
-    }
+bool SimulatedTime::CheckTimers(NotifyListener& listener) {
+  bool expired = false;
+  for (const pid_t id : timers_.Processes()) {
+    Process* process = clocks_.Find(id);
+    if (process != nullptr) expired |= timers_.ExpireDue(id, process->now);
   }
-  return earliest;
+  if (!expired) return false;
+  quiet_ = false;
+  CheckSignals(listener);
+  return true;
+}
+
+// --- Passing of time ----------------------------------------------------------------
+
+namespace {
+
+// Between two looks for calls, ns of real time.
+constexpr int64_t kLongestPass = 10'000'000;
+// Real time between looks at threads that run, ns. Memory that others wait for to change
+// is looked at more often, as long as that costs little.
+constexpr int64_t kShortestTick = 100'000, kLongestTick = 2'000'000, kPolledTick = 200'000;
+constexpr int64_t kTickPerPolled = 50'000;
+constexpr int64_t kSignalCheck = 20'000'000;
+// When somebody has run for so long, in processor time, and nothing has moved, time passes
+// nevertheless: the one who runs may wait for memory to change.
+constexpr int64_t kImpatience = 10'000'000'000;
+
+}  // namespace
+
+bool SimulatedTime::RunsForNothing() {
+  const pid_t thread = activity_.running();
+  const int64_t ran = RunTime(thread);
+  if (thread != suspect_ || clocks_.last_progress() > suspect_since_) {
+    suspect_ = thread;
+    suspect_ran_ = ran;
+    suspect_since_ = clocks_.last_progress();
+  }
+  return ran - suspect_ran_ > kImpatience;
 }
 
 bool SimulatedTime::MayPass(VirtualTime to, NotifyListener& listener) {
@@ -577,18 +588,16 @@ bool SimulatedTime::MayPass(VirtualTime to, NotifyListener& listener) {
   }
   std::vector<pid_t> behind;
   bool somebody_ahead = false;
-  for (const pid_t process : processes_) {
-    auto it = ranks_.find(process);
-    if (it != ranks_.end() && options_.host.mode == HostTimeMode::kMeasured) {
-      TakeProcessorTime(*it->second, process);
-    }
-    if (it != ranks_.end() && it->second->now >= to) {
+  for (const pid_t id : processes_) {
+    Process* process = clocks_.Find(id);
+    if (process != nullptr) clocks_.TakeProcessorTime(*process, id);
+    if (process != nullptr && process->now >= to) {
       somebody_ahead = true;
     } else {
-      behind.push_back(process);
+      behind.push_back(id);
     }
   }
-  const auto held = [this](pid_t thread) { return held_threads_.contains(thread); };
+  const auto held = [this](pid_t thread) { return held_.HoldsThread(thread); };
   // Calls that have not been received, and descriptors that held calls wait for.
   pollfd pending[] = {{listener.fd(), POLLIN, 0}, {options_.epoll, POLLIN, 0}};
   const bool blocked = activity_.AllBlocked(behind, held);
@@ -596,8 +605,7 @@ bool SimulatedTime::MayPass(VirtualTime to, NotifyListener& listener) {
   if (called || !blocked) {
     if (forked_) processes_known_ = false;  // the child may not have been there yet
     quiet_ = false;
-    if (called) return false;
-    return Nanoseconds(CLOCK_MONOTONIC) - last_progress_ns_ > kImpatience;
+    return !called && RunsForNothing();
   }
   forked_ &= somebody_ahead;
   quiet_ = !somebody_ahead;
@@ -605,97 +613,118 @@ bool SimulatedTime::MayPass(VirtualTime to, NotifyListener& listener) {
   return true;
 }
 
-void SimulatedTime::LiftAll(VirtualTime to) {
-  for (auto& [process, rank] : ranks_) {
-    if (quiet_) TakeProcessorTime(*rank, process);
-    rank->now = std::max(rank->now, to);
+int SimulatedTime::SubmitAll() {
+  int submitted = 0;
+  for (auto& [id, process] : clocks_.all()) {
+    submitted += clocks_.Submit(*process, id, process->now);
   }
+  return submitted;
+}
+
+VirtualTime SimulatedTime::NextThing() {
+  auto call = held_.Earliest();
+  const VirtualTime deadline =
+      call == held_.end() ? VirtualTime::Infinity() : call->second.deadline;
+  return std::min({deadline, timers_.Earliest().time, clocks_.EarliestEvent().second});
 }
 
 void SimulatedTime::Pass(NotifyListener& listener) {
   // Others are to be served too, even if GPUs never come to rest.
-  const int64_t begin = Nanoseconds(CLOCK_MONOTONIC);
-  while (Nanoseconds(CLOCK_MONOTONIC) - begin < kLongestPass) {
+  const int64_t begin = HostNanoseconds(CLOCK_MONOTONIC);
+  const int64_t ticked = ticked_ns_;
+  bool hidden_work = false;
+  if (begin - last_signal_check_ns_ > kSignalCheck) CheckSignals(listener);
+  // Memory changes when a process runs: its own calls may wait for that, and once in a
+  // while others.
+  CheckPolled(stopped_, listener);
+  CheckTimers(listener);
+  while (HostNanoseconds(CLOCK_MONOTONIC) - begin < kLongestPass) {
     if (let_go_ || (quiet_ && sole_runner_ != 0)) break;
-    CheckHeld(listener, false);
     LetServedWaitersGo(listener);
     if (let_go_ || (quiet_ && sole_runner_ != 0)) break;
-    auto call = EarliestDeadline();
-    const auto [process, event] = EarliestEvent();
+    auto call = held_.Earliest();
     const VirtualTime deadline =
         call == held_.end() ? VirtualTime::Infinity() : call->second.deadline;
-    const VirtualTime next = std::min(deadline, event);
-    if (next == VirtualTime::Infinity()) break;
+    const VirtualTimers::Due timer = timers_.Earliest();
+    const auto [process, event] = clocks_.EarliestEvent();
+    const VirtualTime next = std::min({deadline, event, timer.time});
+    if (next == VirtualTime::Infinity()) {
+      // Work may have been submitted by threads that have not made a call since.
+      hidden_work = clocks_.HasHiddenWork();
+      if (!hidden_work || ticked == 0 || !MayPass(next, listener) || SubmitAll() == 0) break;
+      continue;
+    }
     const bool known_quiet = quiet_ && sole_runner_ == 0;
     if (!known_quiet) {
       if (!MayPass(next, listener)) break;
-      // What was submitted before everybody stopped.
-      int submitted = 0;
-      for (auto& [other, rank] : ranks_) submitted += Submit(*rank, other, rank->now);
-      CheckHeld(listener, true);
+      const int submitted = SubmitAll();
+      CheckPolled(0, listener);
+      CheckSignals(listener);
       if (submitted > 0 || let_go_) continue;
     }
-    last_progress_ns_ = Nanoseconds(CLOCK_MONOTONIC);
+    clocks_.NoteProgress();
     ++counters_.jumps;
-    if (event <= deadline) {
-      Rank& rank = *ranks_[process];
-      SimulatedDevice::Progress progress;
-      {
-        std::lock_guard lock(*options_.machine_lock);
-        progress = options_.device->Advance(process, event, true);
-        rank.next_event = options_.device->NextEvent(process);
-      }
-      if (quiet_) {
-        LiftAll(progress.time);
-      } else {
-        rank.now = std::max(rank.now, progress.time);
-      }
-      if (progress.interrupted) quiet_ = false;
-      rank.seen |= progress.released || progress.interrupted;
-      LetServedWaitersGo(listener);
-      if (progress.interrupted) {
-        quiet_ = false;
-        Runs(0);  // somebody, perhaps
-      }
-      continue;
-    }
-    if (quiet_) LiftAll(deadline);
-    Rank& rank = RankOf(call->second.process);
-    rank.now = std::max(rank.now, deadline);
-    if (call->second.wait == nullptr) {
-      LetGpuWaitersGo(call->second.process, listener);
+    if (event <= std::min(deadline, timer.time)) {
+      PassToEvent(process, listener);
+    } else if (timer.time <= deadline) {
+      PassToTimer(timer, listener);
     } else {
-      LetGo(call, listener, &TimedWait::TimeOut);
+      PassToDeadline(call, listener);
     }
   }
-  // While others run and nothing happens, the looks become rarer.
-  const int64_t ticked = std::exchange(ticked_ns_, 0);
-  if (!held_.empty() || EarliestEvent().second != VirtualTime::Infinity()) {
-    bool futex = false;
-    for (const auto& [id, held] : held_) futex |= held.wait != nullptr && held.wait->is_futex();
-    const int64_t longest = futex ? kLongestFutexTick : kLongestTick;
-    ArmTick(let_go_ ? kShortestTick : std::clamp(ticked * 2, kShortestTick, longest));
-  } else if (gpu_ranks_ > 0) {
-    ArmTick(kLongestTick);  // submissions of one that makes no calls
+  ticked_ns_ = 0;
+  ArmNextTick(hidden_work, ticked);
+}
+
+void SimulatedTime::PassToEvent(pid_t id, NotifyListener& listener) {
+  Process& process = clocks_.Of(id);
+  const auto progress = clocks_.AdvanceToEvent(process, id);
+  if (quiet_) {
+    clocks_.LiftAll(progress.time, true);
+  } else {
+    process.now = std::max(process.now, progress.time);
+  }
+  if (progress.interrupted) quiet_ = false;
+  process.seen |= progress.released || progress.interrupted;
+  LetServedWaitersGo(listener);
+  if (progress.interrupted) {
+    quiet_ = false;
+    Runs(0);  // somebody, perhaps
   }
 }
 
-void SimulatedTime::Nudge() {
-  const int64_t now = Nanoseconds(CLOCK_MONOTONIC);
-  for (auto& [process, rank] : ranks_) {
-    if (!rank->uses_gpu) continue;
-    const VirtualTime from = rank->now;
-    TakeProcessorTime(*rank, process);
-    Submit(*rank, process, from);
-    if (rank->next_event != VirtualTime::Infinity() &&
-        options_.host.mode != HostTimeMode::kMeasured && rank->gpu_waiters == 0 &&
-        now - last_progress_ns_ > kSpinImpatience) {
-      ++counters_.nudges;
-      std::lock_guard lock(*options_.machine_lock);
-      const auto progress = options_.device->Advance(process, rank->next_event, true);
-      rank->now = std::max(rank->now, progress.time);
-      rank->next_event = options_.device->NextEvent(process);
-    }
+void SimulatedTime::PassToTimer(VirtualTimers::Due due, NotifyListener& listener) {
+  if (quiet_) clocks_.LiftAll(due.time, true);
+  Process& process = clocks_.Of(due.process);
+  process.now = std::max(process.now, due.time);
+  timers_.ExpireDue(due.process, process.now);
+  quiet_ = false;
+  Runs(0);  // who handles the signal, or reads the timer
+  CheckSignals(listener);
+}
+
+void SimulatedTime::PassToDeadline(HeldCalls::Calls::iterator call, NotifyListener& listener) {
+  const VirtualTime deadline = call->second.deadline;
+  if (quiet_) clocks_.LiftAll(deadline, true);
+  Process& process = clocks_.Of(call->second.process);
+  process.now = std::max(process.now, deadline);
+  if (call->second.for_gpu()) {
+    LetGpuWaitersGo(call->second.process, listener);
+  } else {
+    LetGo(call, listener, &TimedWait::TimeOut);
+  }
+}
+
+void SimulatedTime::ArmNextTick(bool hidden_work, int64_t ticked) {
+  // While others run and nothing happens, the looks become rarer.
+  const bool timers = timers_.Earliest().time != VirtualTime::Infinity();
+  if (!held_.empty() || timers || hidden_work ||
+      clocks_.EarliestEvent().second != VirtualTime::Infinity()) {
+    const int64_t polled = std::max(kPolledTick, held_.polled() * kTickPerPolled);
+    const int64_t longest = held_.polled() > 0 ? std::min(polled, kLongestTick) : kLongestTick;
+    ArmTick(let_go_ ? kShortestTick : std::clamp(ticked * 2, kShortestTick, longest));
+  } else if (clocks_.gpu_processes() > 0) {
+    ArmTick(kLongestTick);  // submissions of one that makes no calls
   }
 }
 

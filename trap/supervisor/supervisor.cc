@@ -65,12 +65,12 @@ absl::StatusOr<std::unique_ptr<Supervisor>> Supervisor::Create(const Options& op
   }
   std::unique_ptr<Supervisor> supervisor(new Supervisor(options, std::move(epoll)));
   if (options.host_time.mode != HostTimeMode::kReal) {
-    auto time = SimulatedTime::Create({.host = options.host_time,
-                                       .device = options.device,
-                                       .machine_lock = options.machine_lock,
+    auto time = SimulatedTime::Create({.clocks = {.host = options.host_time,
+                                                  .device = options.device,
+                                                  .machine_lock = options.machine_lock,
+                                                  .waited = options.waited},
                                        .unknowns = options.unknowns,
                                        .log = options.log,
-                                       .waited = options.waited,
                                        .epoll = supervisor->epoll_.get()});
     if (!time.ok()) return time.status();
     supervisor->time_ = *std::move(time);

@@ -51,19 +51,23 @@ uint64_t Mask(const char* text, const char* name) {
 
 }  // namespace
 
-uint64_t PendingSignals(pid_t thread) {
+ThreadSignals SignalsOf(pid_t thread) {
   char text[4096];
-  if (!ReadFile("/proc/%d/status", thread, text)) return 0;
-  return Mask(text, "SigPnd:") | Mask(text, "ShdPnd:");
+  if (!ReadFile("/proc/%d/status", thread, text)) return {};
+  return {.own = Mask(text, "SigPnd:"),
+          .shared = Mask(text, "ShdPnd:"),
+          .blocked = Mask(text, "SigBlk:"),
+          .caught = Mask(text, "SigCgt:")};
 }
 
-bool IsBeingKilled(pid_t thread) { return (PendingSignals(thread) >> (SIGKILL - 1) & 1) != 0; }
+std::string ThreadName(pid_t thread) {
+  char text[64];
+  return ReadFile("/proc/%d/comm", thread, text) ? text : "";
+}
 
-bool HasSignalToHandle(pid_t thread) {
-  char text[4096];
-  if (!ReadFile("/proc/%d/status", thread, text)) return false;
-  return ((Mask(text, "SigPnd:") | Mask(text, "ShdPnd:")) & ~Mask(text, "SigBlk:") &
-          Mask(text, "SigCgt:")) != 0;
+int64_t RunTime(pid_t thread) {
+  char text[128];
+  return ReadFile("/proc/%d/schedstat", thread, text) ? atoll(text) : 0;
 }
 
 std::optional<ThreadActivity::Threads> ThreadActivity::Blocked(

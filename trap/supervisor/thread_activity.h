@@ -7,21 +7,34 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
 namespace phantora {
 
-// Signals that have been sent to a thread or its process and are not handled yet; bit 0 is
-// signal 1.
-uint64_t PendingSignals(pid_t thread);
+// Signals that have been sent to a thread or its process and are not handled yet, as masks:
+// bit 0 is signal 1.
+struct ThreadSignals {
+  uint64_t own = 0, shared = 0;  // pending
+  uint64_t blocked = 0, caught = 0;
 
-// Has a blocked thread a signal to handle? Such a thread, held in a trapped call, would
-// not notice (WAIT_KILLABLE_RECV).
-bool HasSignalToHandle(pid_t thread);
+  uint64_t pending() const { return own | shared; }
+  // Has it a SIGKILL to die of, but has not been scheduled since?
+  bool killed() const { return (pending() >> 8 & 1) != 0; }
+  // What it has a handler for and, unless `mask` takes the place of what it blocks, does
+  // not block. Held in a trapped call, it would not notice (WAIT_KILLABLE_RECV).
+  uint64_t Due(uint64_t which, std::optional<uint64_t> mask) const {
+    return which & caught & ~mask.value_or(blocked);
+  }
+};
+ThreadSignals SignalsOf(pid_t thread);
 
-// Has a thread a SIGKILL to die of, but has not been scheduled since?
-bool IsBeingKilled(pid_t thread);
+// The name that the thread has given itself; empty if it is gone.
+std::string ThreadName(pid_t thread);
+
+// How long the thread has run, ns; 0 if it is gone.
+int64_t RunTime(pid_t thread);
 
 class ThreadActivity {
  public:

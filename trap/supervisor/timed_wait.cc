@@ -1,17 +1,22 @@
 #include "trap/supervisor/timed_wait.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/futex.h>
 #include <poll.h>
+#include <stdio.h>
 #include <sys/epoll.h>
 #include <sys/select.h>
+#include <sys/sem.h>
 #include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
 #include <limits>
 #include <utility>
-
-#include "trap/supervisor/thread_activity.h"
 
 namespace phantora {
 namespace {
@@ -19,6 +24,14 @@ namespace {
 constexpr int64_t kNanosecondsPerSecond = 1'000'000'000;
 // More descriptors than this are left to the kernel, in real time.
 constexpr uint64_t kMostDescriptors = 4096;
+// linux/futex.h FUTEX_WAITV_MAX, and struct futex_waitv.
+constexpr uint64_t kMostFutexes = 128;
+struct FutexWaiter {
+  uint64_t value, address;
+  uint32_t flags, reserved;
+};
+// The kernel's default limit of operations (SEMOPM).
+constexpr uint64_t kMostSemaphores = 500;
 
 VirtualTime Saturated(__int128 nanoseconds) {
   // Half of what picoseconds can say, 53 days: so nothing that is added to it overflows.
@@ -33,6 +46,22 @@ bool Valid(const timespec& time) {
 
 __int128 Nanoseconds(const timespec& time) {
   return static_cast<__int128>(time.tv_sec) * kNanosecondsPerSecond + time.tv_nsec;
+}
+
+// What a signalfd is for (fs/signalfd.c signalfd_show_fdinfo); 0 for other files.
+uint64_t SignalfdMask(int file) {
+  char path[64], text[256];
+  snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+  const ssize_t length = readlink(path, text, sizeof text - 1);
+  if (length <= 0) return 0;
+  text[length] = '\0';
+  if (strcmp(text, "anon_inode:[signalfd]") != 0) return 0;
+  snprintf(path, sizeof path, "/proc/self/fdinfo/%d", file);
+  const UniqueFd information(open(path, O_RDONLY | O_CLOEXEC));
+  const ssize_t size = information.valid() ? read(information.get(), text, sizeof text - 1) : 0;
+  text[std::max<ssize_t>(size, 0)] = '\0';
+  const char* mask = strstr(text, "sigmask:");
+  return mask == nullptr ? 0 : strtoull(mask + strlen("sigmask:"), nullptr, 16);
 }
 
 }  // namespace
@@ -89,19 +118,42 @@ TimedWait::TimedWait(const seccomp_notif& notification, VirtualTime now, int64_t
     case SYS_futex:
       ParseFutex(now, realtime_offset);
       break;
+    case SYS_futex_waitv:
+      ParseFutexes(realtime_offset);
+      break;
     case SYS_rt_sigtimedwait:
       kind_ = Kind::kSignal;
       Relative(now, argument(2));
+      break;
+    case SYS_mq_timedsend:
+    case SYS_mq_timedreceive:
+      ParseQueue(realtime_offset);
+      break;
+    case SYS_semtimedop:
+      ParseSemaphores(now);
       break;
     default:
       verdict_ = Verdict::kContinue;
   }
   // A poll that does not wait at all.
-  if (verdict_ == Verdict::kWait && kind_ != Kind::kSleep && kind_ != Kind::kFutex &&
-      deadline_ <= now) {
-    verdict_ = Verdict::kContinue;
-  }
+  const bool polls = kind_ == Kind::kPoll || kind_ == Kind::kSelect || kind_ == Kind::kEpoll ||
+                     kind_ == Kind::kSignal;
+  if (verdict_ == Verdict::kWait && polls && deadline_ <= now) verdict_ = Verdict::kContinue;
 }
+
+TimedWait::TimedWait(const seccomp_notif& notification, VirtualTime deadline)
+    : notification_(notification),
+      memory_(static_cast<pid_t>(notification.pid)),
+      kind_(Kind::kClock),
+      deadline_(deadline) {}
+
+TimedWait::TimedWait(const seccomp_notif& notification, int descriptor, uint32_t events,
+                     VirtualTime deadline)
+    : notification_(notification),
+      memory_(static_cast<pid_t>(notification.pid)),
+      kind_(Kind::kDescriptor),
+      deadline_(deadline),
+      watches_{{descriptor, events}} {}
 
 void TimedWait::Relative(VirtualTime now, uint64_t address) {
   const auto time = memory_.ReadObject<timespec>(RemoteAddress{address});
@@ -123,8 +175,9 @@ void TimedWait::RelativeMilliseconds(VirtualTime now, uint64_t argument) {
 void TimedWait::ParseSleep(VirtualTime now, int64_t realtime_offset) {
   const int clock = static_cast<int>(argument(0));
   const bool absolute = (argument(1) & TIMER_ABSTIME) != 0;
-  if (clock == CLOCK_THREAD_CPUTIME_ID || clock == CLOCK_PROCESS_CPUTIME_ID || clock < 0) {
-    verdict_ = Verdict::kContinue;  // processor time stays the kernel's
+  if (clock != CLOCK_REALTIME && clock != CLOCK_MONOTONIC && clock != CLOCK_BOOTTIME &&
+      clock != CLOCK_TAI && clock != CLOCK_REALTIME_ALARM && clock != CLOCK_BOOTTIME_ALARM) {
+    verdict_ = Verdict::kContinue;  // processor time, which stays the kernel's, or an error
     return;
   }
   Relative(now, argument(2));
@@ -188,13 +241,75 @@ void TimedWait::ParseFutex(VirtualTime now, int64_t realtime_offset) {
     const bool realtime = (operation & FUTEX_CLOCK_REALTIME) != 0;
     deadline_ = InstantOf(realtime ? CLOCK_REALTIME : CLOCK_MONOTONIC, *time, realtime_offset);
   }
-  futex_value_ = static_cast<uint32_t>(argument(2));
-  if (WordChanged()) Invalid(EAGAIN);
+  words_.emplace_back(RemoteAddress{argument(0)}, static_cast<uint32_t>(argument(2)));
+  if (Changed()) Invalid(EAGAIN);
 }
 
-bool TimedWait::WordChanged() const {
-  const auto word = memory_.ReadObject<uint32_t>(RemoteAddress{argument(0)});
-  return !word || *word != futex_value_;
+void TimedWait::ParseFutexes(int64_t realtime_offset) {
+  kind_ = Kind::kFutex;
+  const uint64_t count = static_cast<uint32_t>(argument(1));
+  const int clock = static_cast<int>(argument(4));
+  std::vector<FutexWaiter> waiters(std::min(count, kMostFutexes));
+  const auto time = memory_.ReadObject<timespec>(RemoteAddress{argument(3)});
+  if (count == 0 || count > kMostFutexes || argument(2) != 0 ||
+      (clock != CLOCK_MONOTONIC && clock != CLOCK_REALTIME)) {
+    return Invalid(EINVAL);
+  }
+  if (!time ||
+      !memory_.Read(RemoteAddress{argument(0)}, waiters.data(), count * sizeof(FutexWaiter))) {
+    return Invalid(EFAULT);
+  }
+  if (!Valid(*time)) return Invalid(EINVAL);
+  deadline_ = InstantOf(clock, *time, realtime_offset);
+  for (const FutexWaiter& waiter : waiters) {
+    words_.emplace_back(RemoteAddress{waiter.address}, static_cast<uint32_t>(waiter.value));
+  }
+  if (Changed()) Invalid(EAGAIN);
+}
+
+void TimedWait::ParseQueue(int64_t realtime_offset) {
+  kind_ = Kind::kQueue;
+  const auto time = memory_.ReadObject<timespec>(RemoteAddress{argument(4)});
+  if (!time) return Invalid(EFAULT);
+  if (!Valid(*time)) return Invalid(EINVAL);
+  deadline_ = InstantOf(CLOCK_REALTIME, *time, realtime_offset);
+  const bool sends = notification_.data.nr == SYS_mq_timedsend;
+  watches_.push_back({static_cast<int>(argument(0)), sends ? uint32_t{EPOLLOUT} : EPOLLIN});
+}
+
+void TimedWait::ParseSemaphores(VirtualTime now) {
+  kind_ = Kind::kSemaphore;
+  Relative(now, argument(3));
+  if (verdict_ == Verdict::kWait && SemaphoresReady()) verdict_ = Verdict::kContinue;
+}
+
+bool TimedWait::SemaphoresReady() const {
+  const uint64_t count = static_cast<uint32_t>(argument(2));
+  std::vector<sembuf> operations(std::min(count, kMostSemaphores));
+  if (!memory_.Read(RemoteAddress{argument(1)}, operations.data(),
+                    operations.size() * sizeof(sembuf))) {
+    return true;
+  }
+  for (const sembuf& operation : operations) {
+    if ((operation.sem_flg & IPC_NOWAIT) != 0) return true;
+    const int value = semctl(static_cast<int>(argument(0)), operation.sem_num, GETVAL);
+    if (value < 0) return true;  // the kernel says why
+    // Several operations on one semaphore may add up; then the kernel waits, not we.
+    if (operation.sem_op == 0 ? value != 0 : value + operation.sem_op < 0) return false;
+  }
+  return true;
+}
+
+std::optional<uint64_t> TimedWait::ChangedWord() const {
+  for (size_t i = 0; i < words_.size(); ++i) {
+    const auto word = memory_.ReadObject<uint32_t>(words_[i].first);
+    if (!word || *word != words_[i].second) return i;
+  }
+  return std::nullopt;
+}
+
+bool TimedWait::Changed() const {
+  return kind_ == Kind::kSemaphore ? SemaphoresReady() : ChangedWord().has_value();
 }
 
 const char* TimedWait::name() const {
@@ -211,14 +326,40 @@ const char* TimedWait::name() const {
       return "futex";
     case Kind::kSignal:
       return "sigtimedwait";
+    case Kind::kDescriptor:
+      return "call on a descriptor";
+    case Kind::kQueue:
+      return "message queue";
+    case Kind::kSemaphore:
+      return "semtimedop";
+    case Kind::kClock:
+      return "clock read";
   }
   return "";
 }
 
-bool TimedWait::SignalArrived() const {
-  if (kind_ != Kind::kSignal) return false;
+std::optional<uint64_t> TimedWait::mask() const {
+  uint64_t address = 0;
+  switch (notification_.data.nr) {
+    case SYS_ppoll:
+      address = argument(3);
+      break;
+    case SYS_epoll_pwait:
+    case SYS_epoll_pwait2:
+      address = argument(4);
+      break;
+    case SYS_pselect6:
+      // A pointer to a pointer to the mask, and its size.
+      address = memory_.ReadObject<uint64_t>(RemoteAddress{argument(5)}).value_or(0);
+      break;
+  }
+  return address == 0 ? std::nullopt : memory_.ReadObject<uint64_t>(RemoteAddress{address});
+}
+
+bool TimedWait::AwaitsSignal(uint64_t pending) const {
+  if (kind_ != Kind::kSignal) return (signals_ & pending) != 0;
   const auto wanted = memory_.ReadObject<uint64_t>(RemoteAddress{argument(0)});
-  return !wanted || (*wanted & PendingSignals(thread())) != 0;
+  return !wanted || (*wanted & pending) != 0;
 }
 
 int TimedWait::WatchDescriptors(int pidfd, size_t most) {
@@ -232,6 +373,10 @@ int TimedWait::WatchDescriptors(int pidfd, size_t most) {
     UniqueFd copy(static_cast<int>(syscall(SYS_pidfd_getfd, pidfd, watch.descriptor, 0)));
     epoll_event event{};
     event.events = watch.events;
+    if (const uint64_t signals = SignalfdMask(copy.get()); signals != 0) {
+      signals_ |= signals;
+      continue;
+    }
     if (!copy.valid() || epoll_ctl(watched_.get(), EPOLL_CTL_ADD, copy.get(), &event) != 0) {
       // Not open, or a regular file, which is always ready.
       verdict_ = Verdict::kContinue;
@@ -243,12 +388,45 @@ int TimedWait::WatchDescriptors(int pidfd, size_t most) {
   return watched_.get();
 }
 
-void TimedWait::TimeOut(NotifyListener& listener) const {
+void TimedWait::WriteRemaining(VirtualTime now, bool interrupted) const {
+  const int64_t left = deadline_ == VirtualTime::Infinity() || deadline_ <= now
+                           ? 0
+                           : (deadline_ - now).nanoseconds();
+  const timespec remaining{.tv_sec = left / kNanosecondsPerSecond,
+                           .tv_nsec = left % kNanosecondsPerSecond};
+  switch (notification_.data.nr) {
+    case SYS_nanosleep:
+      if (interrupted) memory_.WriteObject(RemoteAddress{argument(1)}, remaining);
+      break;
+    case SYS_clock_nanosleep:
+      if (interrupted && (argument(1) & TIMER_ABSTIME) == 0) {
+        memory_.WriteObject(RemoteAddress{argument(3)}, remaining);
+      }
+      break;
+    // Where it cannot be written, the kernel would not complain either.
+    case SYS_ppoll:
+      memory_.WriteObject(RemoteAddress{argument(2)}, remaining);
+      break;
+    case SYS_pselect6:
+      memory_.WriteObject(RemoteAddress{argument(4)}, remaining);
+      break;
+    case SYS_select:
+      memory_.WriteObject(RemoteAddress{argument(4)},
+                          timeval{.tv_sec = remaining.tv_sec, .tv_usec = remaining.tv_nsec / 1000});
+      break;
+  }
+}
+
+void TimedWait::TimeOut(NotifyListener& listener, VirtualTime now) const {
+  WriteRemaining(now, false);
   switch (kind_) {
     case Kind::kFutex:
+    case Kind::kQueue:
       listener.ReplyError(id(), ETIMEDOUT);
       return;
     case Kind::kSignal:
+    case Kind::kDescriptor:
+    case Kind::kSemaphore:
       listener.ReplyError(id(), EAGAIN);
       return;
     case Kind::kPoll: {
@@ -272,19 +450,31 @@ void TimedWait::TimeOut(NotifyListener& listener) const {
     }
     case Kind::kSleep:
     case Kind::kEpoll:
+    case Kind::kClock:
       break;
   }
   listener.ReplyValue(id(), 0);
 }
 
-void TimedWait::Ready(NotifyListener& listener) const {
+void TimedWait::Ready(NotifyListener& listener, VirtualTime now) const {
   if (kind_ == Kind::kFutex) {
-    listener.ReplyValue(id(), 0);
-  } else {
-    listener.ReplyContinue(id());  // it finds what it waits for
+    const bool many = notification_.data.nr == SYS_futex_waitv;
+    listener.ReplyValue(id(), many ? static_cast<int64_t>(ChangedWord().value_or(0)) : 0);
+    return;
   }
+  WriteRemaining(now, false);
+  listener.ReplyContinue(id());  // it finds what it waits for
 }
 
-void TimedWait::Interrupt(NotifyListener& listener) const { listener.ReplyError(id(), EINTR); }
+void TimedWait::Interrupt(NotifyListener& listener, VirtualTime now) const {
+  if (kind_ == Kind::kDescriptor || mask()) {
+    // The kernel restarts it after the handler, or does not, as the handler was set; and
+    // it runs the handler with the signal unblocked.
+    listener.ReplyContinue(id());
+    return;
+  }
+  WriteRemaining(now, true);
+  listener.ReplyError(id(), EINTR);
+}
 
 }  // namespace phantora

@@ -7,6 +7,8 @@
 #include <time.h>
 
 #include <cstdint>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "clock/virtual_time.h"
@@ -29,8 +31,13 @@ class TimedWait {
     kInvalid,   // answer errno error()
   };
 
+  // A clock read in a loop that has to let others go first, until `deadline`.
+  TimedWait(const seccomp_notif& notification, VirtualTime deadline);
   // Reads the arguments. `now` is the caller's time. Afterwards verdict() tells what to do.
   TimedWait(const seccomp_notif& notification, VirtualTime now, int64_t realtime_offset);
+  // A call on the descriptor `descriptor` that would block until one of `events` (of epoll).
+  TimedWait(const seccomp_notif& notification, int descriptor, uint32_t events,
+            VirtualTime deadline);
 
   Verdict verdict() const { return verdict_; }
   int error() const { return error_; }
@@ -45,23 +52,42 @@ class TimedWait {
   int WatchDescriptors(int pidfd, size_t most);
   size_t copies() const { return copies_.size(); }
   int watched() const { return watched_.get(); }
+  // Of a call on one descriptor.
+  int copy() const { return copies_.empty() ? -1 : copies_[0].get(); }
 
-  // For futexes: has the word changed, so that the caller is to look again?
-  bool WordChanged() const;
-  // For sigtimedwait: is a signal pending that it waits for?
-  bool SignalArrived() const;
+  // For futexes and System V semaphores, whose memory nothing tells about: has it
+  // changed, so that the caller is to look again?
+  bool is_polled() const { return kind_ == Kind::kFutex || kind_ == Kind::kSemaphore; }
+  bool Changed() const;
+  // The signals that are blocked during the call, where it says so itself.
+  std::optional<uint64_t> mask() const;
+  // Is one of these signals what it waits for (sigtimedwait, or a signalfd in a poll)?
+  bool AwaitsSignal(uint64_t pending) const;
   const char* name() const;
   // Why the kernel has to keep the timeout, in real time; nullptr if it has not.
   const char* left_to_kernel() const { return left_to_kernel_; }
-  bool is_futex() const { return kind_ == Kind::kFutex; }
+  bool is_descriptor() const { return kind_ == Kind::kDescriptor; }
+  bool is_clock() const { return kind_ == Kind::kClock; }
+  const seccomp_notif& notification() const { return notification_; }
 
-  // Answers. A caller that is gone is normal.
-  void TimeOut(NotifyListener& listener) const;
-  void Ready(NotifyListener& listener) const;
-  void Interrupt(NotifyListener& listener) const;
+  // Answers at the caller's time `now`. A caller that is gone is normal.
+  void TimeOut(NotifyListener& listener, VirtualTime now) const;
+  void Ready(NotifyListener& listener, VirtualTime now) const;
+  void Interrupt(NotifyListener& listener, VirtualTime now) const;
 
  private:
-  enum class Kind { kSleep, kPoll, kSelect, kEpoll, kFutex, kSignal };
+  enum class Kind {
+    kSleep,
+    kPoll,
+    kSelect,
+    kEpoll,
+    kFutex,
+    kSignal,
+    kDescriptor,
+    kQueue,
+    kSemaphore,
+    kClock
+  };
   struct Watch {
     int descriptor;
     uint32_t events;  // of epoll
@@ -73,6 +99,14 @@ class TimedWait {
   void ParsePoll();
   void ParseSelect();
   void ParseFutex(VirtualTime now, int64_t realtime_offset);
+  void ParseFutexes(int64_t realtime_offset);
+  void ParseQueue(int64_t realtime_offset);
+  void ParseSemaphores(VirtualTime now);
+  std::optional<uint64_t> ChangedWord() const;
+  // Would the operations on System V semaphores go through, or fail, at once?
+  bool SemaphoresReady() const;
+  // Some calls leave the remaining time where they found the timeout.
+  void WriteRemaining(VirtualTime now, bool interrupted) const;
   void LeaveToKernel(const char* why) { verdict_ = Verdict::kContinue, left_to_kernel_ = why; }
   void Invalid(int error) { verdict_ = Verdict::kInvalid, error_ = error; }
   uint64_t argument(int index) const { return notification_.data.args[index]; }
@@ -88,7 +122,10 @@ class TimedWait {
   // While they are open here, a descriptor that the caller closes stays in the set.
   std::vector<UniqueFd> copies_;
   UniqueFd watched_;
-  uint32_t futex_value_ = 0;
+  // A signalfd tells whoever asks of his own signals, so its copy is of no use here.
+  uint64_t signals_ = 0;
+  // Futex words, and the values with which they are waited for.
+  std::vector<std::pair<RemoteAddress, uint32_t>> words_;
 };
 
 }  // namespace phantora

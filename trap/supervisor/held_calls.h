@@ -1,0 +1,71 @@
+// The calls that are kept waiting: they have been received and not answered.
+#ifndef PHANTORA_TRAP_SUPERVISOR_HELD_CALLS_H_
+#define PHANTORA_TRAP_SUPERVISOR_HELD_CALLS_H_
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "clock/virtual_time.h"
+#include "trap/supervisor/remote_memory.h"
+#include "trap/supervisor/timed_wait.h"
+
+namespace phantora {
+
+struct HeldCall {
+  pid_t process = 0, thread = 0;
+  VirtualTime since;
+  VirtualTime deadline = VirtualTime::Infinity();
+  std::unique_ptr<TimedWait> wait;
+  // Without it, it waits for a GPU, reading this clock to there.
+  int clock = 0;
+  RemoteAddress clock_out{};
+
+  bool for_gpu() const { return wait == nullptr; }
+};
+
+class HeldCalls {
+ public:
+  using Calls = std::map<uint64_t, HeldCall>;  // by notification id
+
+  // `epoll` gets the descriptors that calls wait for.
+  explicit HeldCalls(int epoll);
+
+  void Add(uint64_t id, HeldCall call);
+  HeldCall Take(Calls::iterator call);
+
+  const Calls& all() const { return calls_; }
+  Calls::iterator begin() { return calls_.begin(); }
+  Calls::iterator end() { return calls_.end(); }
+  bool empty() const { return calls_.empty(); }
+  bool HoldsThread(pid_t thread) const { return threads_.contains(thread); }
+  // How many threads of the process wait for its GPUs.
+  int gpu_waiters(pid_t process) const;
+  int polled() const { return polled_; }
+
+  // The call that waits for `descriptor`; end() for none. `known`: there was one.
+  Calls::iterator Watching(int descriptor, bool* known);
+  // The earliest end; the first of equal ones. end() if no call ends by itself.
+  Calls::iterator Earliest();
+
+  // How many copies of descriptors may be made; more would leave none for other ranks.
+  size_t copies_left() const { return copies_ < most_copies_ ? most_copies_ - copies_ : 0; }
+
+ private:
+  const int epoll_;
+  Calls calls_;
+  absl::flat_hash_map<pid_t, uint64_t> threads_;
+  absl::flat_hash_map<int, uint64_t> watched_;  // descriptor -> call
+  absl::flat_hash_map<pid_t, int> gpu_waiters_;
+  int polled_ = 0;  // calls whose end is found by looking at memory
+  size_t copies_ = 0, most_copies_ = 0;
+};
+
+}  // namespace phantora
+
+#endif  // PHANTORA_TRAP_SUPERVISOR_HELD_CALLS_H_

@@ -1,0 +1,257 @@
+#include "trap/supervisor/process_clocks.h"
+
+#include <poll.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <mutex>
+#include <utility>
+
+#include "trap/supervisor/process_tree.h"
+#include "trap/supervisor/thread_activity.h"
+
+namespace phantora {
+namespace {
+
+// Simulated time, which is CLOCK_MONOTONIC of the ranks, starts here: a constant, so that
+// runs can be compared.
+constexpr VirtualTime kStart = VirtualTime::FromNanoseconds(10'000'000'000'000);
+// Where processor time does not count, a clock read of such a loop takes as long as a turn
+// of it in Python.
+constexpr VirtualSpan kTurnOfWait = VirtualSpan::Microseconds(1);
+// What stopping in a call costs the thread that stops, ns of its processor time.
+constexpr int64_t kTrapCost = 3000;
+// A process that has used so much processor time without a call, while its GPUs have work,
+// is taken to spin on memory (an event query reads no clock), ns. From then on they are
+// run for it, a little further each time that it has used kNudgeStep more.
+constexpr int64_t kNudgeAfter = 500'000'000, kNudgeStep = 1'000'000;
+// Each time by an eighth of what it has waited: that is how late it may notice.
+constexpr int64_t kNudgeFraction = 8;
+
+// The clockid of a process's processor time (posix-timers.h MAKE_PROCESS_CPUCLOCK).
+clockid_t ProcessorClock(pid_t process) { return static_cast<clockid_t>(~process) << 3 | 2; }
+
+}  // namespace
+
+int64_t HostNanoseconds(clockid_t clock) {
+  timespec now{};
+  clock_gettime(clock, &now);
+  return now.tv_sec * int64_t{1'000'000'000} + now.tv_nsec;
+}
+
+VirtualTime ProcessClocks::Start() { return kStart; }
+
+ProcessClocks::Process& ProcessClocks::Of(pid_t id) {
+  auto& process = processes_[id];
+  if (process != nullptr) return *process;
+  auto made = std::make_unique<Process>();
+  made->now = kStart;
+  made->parent = ParentOf(id);
+  made->pidfd = UniqueFd(static_cast<int>(syscall(SYS_pidfd_open, id, 0)));
+  made->wall_time = HostNanoseconds(CLOCK_MONOTONIC);
+  process = std::move(made);
+  Process& result = *process;
+  if (Process* parent = Find(result.parent)) {
+    result.now = parent->now;
+    parent->children.push_back(id);
+  }
+  return result;
+}
+
+ProcessClocks::Process* ProcessClocks::Find(pid_t process) {
+  auto it = processes_.find(process);
+  return it == processes_.end() ? nullptr : it->second.get();
+}
+
+void ProcessClocks::NoteProgress() { last_progress_ns_ = HostNanoseconds(CLOCK_MONOTONIC); }
+
+void ProcessClocks::TakeProcessorTime(Process& process, pid_t id) {
+  if (!CountsProcessorTime()) return;
+  const int64_t processor = HostNanoseconds(ProcessorClock(id));
+  const int64_t wall = HostNanoseconds(CLOCK_MONOTONIC);
+  // Threads that ran one after another count in full, those that ran at the same time
+  // once: together they cannot have run for longer than the time that has passed.
+  const int64_t used =
+      std::min(processor - process.processor_time, wall - process.wall_time) - kTrapCost;
+  if (processor == 0 || used <= 0) return;
+  process.processor_time = processor;
+  process.wall_time = wall;
+  process.now = process.now + VirtualSpan::Picoseconds(static_cast<int64_t>(
+                                  static_cast<double>(used) * options_.host.scale * 1000.0));
+}
+
+void ProcessClocks::DiscardProcessorTime(Process& process, pid_t id) {
+  if (!CountsProcessorTime()) return;
+  process.processor_time = HostNanoseconds(ProcessorClock(id));
+  process.wall_time = HostNanoseconds(CLOCK_MONOTONIC);
+}
+
+void ProcessClocks::ChargeRead(Process& process, Thread& thread) {
+  const bool waits = ++thread.reads > kReadsOfWait;
+  process.now =
+      process.now + (waits && !CountsProcessorTime() ? kTurnOfWait : options_.host.clock_read);
+}
+
+int ProcessClocks::Submit(Process& process, pid_t id, VirtualTime from) {
+  if (!process.uses_gpu) return 0;
+  const bool fixed = options_.host.mode == HostTimeMode::kFixed;
+  std::lock_guard lock(*options_.machine_lock);
+  const auto submitted = options_.device->Submit(id, from, process.now,
+                                                 fixed ? options_.host.submission : VirtualSpan());
+  process.now = submitted.now;
+  process.next_event = options_.device->NextEvent(id);
+  process.seen |= submitted.seen;
+  return submitted.count;
+}
+
+bool ProcessClocks::HasHiddenWork() const {
+  if (gpu_processes_ == 0) return false;
+  std::lock_guard lock(*options_.machine_lock);
+  return std::any_of(processes_.begin(), processes_.end(), [this](const auto& process) {
+    return process.second->uses_gpu && options_.device->HasSubmitted(process.first);
+  });
+}
+
+SimulatedDevice::Progress ProcessClocks::AdvanceToEvent(Process& process, pid_t id) {
+  std::lock_guard lock(*options_.machine_lock);
+  const auto progress = options_.device->Advance(id, process.next_event, true);
+  process.next_event = options_.device->NextEvent(id);
+  return progress;
+}
+
+void ProcessClocks::NotBeforeChildren(Process& process) {
+  if (process.children.empty()) return;
+  std::vector<pollfd> polls;
+  for (const pid_t child : process.children) {
+    const Process* found = Find(child);
+    polls.push_back({found == nullptr ? -1 : found->pidfd.get(), POLLIN, 0});
+  }
+  if (poll(polls.data(), polls.size(), 0) <= 0) return;
+  for (size_t i = 0; i < polls.size(); ++i) {
+    if (polls[i].revents == 0) continue;
+    process.now = std::max(process.now, Find(process.children[i])->now);
+  }
+}
+
+bool ProcessClocks::StopsUnseen(Process& process, pid_t thread) {
+  // Where processor time does not count, what a thread has submitted is found when it
+  // stops itself, and not when libcuda's own thread happens to: so every run finds the
+  // same submissions at the same point.
+  if (CountsProcessorTime()) return false;
+  auto [it, unknown] = process.observers.try_emplace(thread, false);
+  if (unknown) it->second = ThreadName(thread).rfind("cuda", 0) == 0;
+  return it->second;
+}
+
+ProcessClocks::Process& ProcessClocks::Stopped(pid_t id, pid_t thread) {
+  Process& process = Of(id);
+  const VirtualTime from = process.now;
+  TakeProcessorTime(process, id);
+  NotBeforeChildren(process);
+  process.submissions = 0;
+  if (process.uses_gpu && !StopsUnseen(process, thread)) {
+    process.submissions = Submit(process, id, from);
+  }
+  process.quiet_since = 0;
+  process.nudged_since = VirtualTime::Infinity();
+  NoteProgress();
+  return process;
+}
+
+void ProcessClocks::SetUsesGpu(Process& process) {
+  if (!process.uses_gpu) ++gpu_processes_;
+  process.uses_gpu = true;
+}
+
+void ProcessClocks::EndWait(Thread& thread, pid_t process, pid_t id) {
+  if (thread.waited_until > thread.waiting_since && options_.waited) {
+    options_.waited(process, id, thread.waiting_since, thread.waited_until);
+  }
+  thread.waiting_since = thread.waited_until = VirtualTime();
+}
+
+void ProcessClocks::ForgetThread(Process& process, pid_t id, pid_t thread) {
+  auto it = process.threads.find(thread);
+  if (it == process.threads.end()) return;
+  EndWait(it->second, id, thread);
+  process.threads.erase(it);
+}
+
+void ProcessClocks::LiftAll(VirtualTime to, bool account) {
+  for (auto& [id, process] : processes_) {
+    if (account) TakeProcessorTime(*process, id);
+    process->now = std::max(process->now, to);
+  }
+}
+
+std::pair<pid_t, VirtualTime> ProcessClocks::EarliestEvent() const {
+  std::pair<pid_t, VirtualTime> earliest{0, VirtualTime::Infinity()};
+  for (const auto& [id, process] : processes_) {
+    // The process id decides between equal times: the order must not depend on a hash.
+    if (process->next_event < earliest.second ||
+        (process->next_event == earliest.second && earliest.first != 0 && id < earliest.first)) {
+      earliest = {id, process->next_event};
+    }
+  }
+  return earliest;
+}
+
+int ProcessClocks::Nudge(const std::function<bool(pid_t)>& waits) {
+  int nudged = 0;
+  for (auto& [id, process] : processes_) {
+    if (!process->uses_gpu) continue;
+    if (CountsProcessorTime()) {
+      const VirtualTime from = process->now;
+      TakeProcessorTime(*process, id);
+      Submit(*process, id, from);
+      continue;
+    }
+    if (waits(id)) continue;
+    const int64_t used = HostNanoseconds(ProcessorClock(id));
+    if (process->quiet_since == 0) process->quiet_since = used;
+    const bool goes_on = process->nudged_since != VirtualTime::Infinity();
+    if (used - process->quiet_since < (goes_on ? kNudgeStep : kNudgeAfter)) continue;
+    process->quiet_since = used;
+    Submit(*process, id, process->now);
+    if (!goes_on) process->nudged_since = process->now;
+    const VirtualTime to =
+        process->now + VirtualSpan::Picoseconds(
+                           (process->now - process->nudged_since).picoseconds() / kNudgeFraction);
+    // At least one event, and all that are due by then.
+    while (process->next_event != VirtualTime::Infinity()) {
+      const auto progress = AdvanceToEvent(*process, id);
+      const bool further = progress.time > process->now;
+      process->now = std::max(process->now, progress.time);
+      ++nudged;
+      if (process->now >= to || !further) break;
+    }
+  }
+  return nudged;
+}
+
+void ProcessClocks::Died(pid_t id) {
+  auto it = processes_.find(id);
+  if (it == processes_.end()) return;
+  Process& process = *it->second;
+  if (Process* parent = Find(process.parent)) {
+    parent->now = std::max(parent->now, process.now);
+    std::erase(parent->children, id);
+  }
+  if (process.uses_gpu) {
+    --gpu_processes_;
+    finished_.push_back({id, process.now - kStart, process.waited});
+  }
+  processes_.erase(it);
+}
+
+std::vector<ProcessClocks::RankTime> ProcessClocks::ranks() const {
+  auto ranks = finished_;
+  for (const auto& [id, process] : processes_) {
+    if (process->uses_gpu) ranks.push_back({id, process->now - kStart, process->waited});
+  }
+  return ranks;
+}
+
+}  // namespace phantora

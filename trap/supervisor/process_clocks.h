@@ -1,0 +1,139 @@
+// The simulated clock of every process: what moves it while the process runs, and what
+// its GPUs do meanwhile.
+#ifndef PHANTORA_TRAP_SUPERVISOR_PROCESS_CLOCKS_H_
+#define PHANTORA_TRAP_SUPERVISOR_PROCESS_CLOCKS_H_
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "clock/host_time.h"
+#include "clock/simulated_device.h"
+#include "clock/virtual_time.h"
+#include "trap/supervisor/unique_fd.h"
+#include "trap/turn_lock.h"
+
+namespace phantora {
+
+// A child starts with its parent's clock, and a parent is not earlier than the end of a
+// child.
+class ProcessClocks {
+ public:
+  struct Options {
+    HostTime host;
+    SimulatedDevice* device;
+    TurnLock* machine_lock;  // for the device; not held when these are called
+    // Told of every wait of a thread for GPUs, with its beginning and end.
+    std::function<void(pid_t process, pid_t thread, VirtualTime since, VirtualTime until)> waited;
+  };
+
+  struct Thread {
+    uint32_t reads = 0;  // clock reads in a row
+    uint32_t spins = 0;  // of CLOCK_MONOTONIC_RAW in a row
+    // Of a wait for a GPU that may not be over.
+    VirtualTime waiting_since, waited_until;
+  };
+  struct Process {
+    pid_t parent = 0;
+    UniqueFd pidfd;
+    VirtualTime now;
+    // What `now` accounts for, ns.
+    int64_t processor_time = 0, wall_time = 0;
+    VirtualSpan waited;  // for its GPUs
+    bool uses_gpu = false;
+    VirtualTime next_event = VirtualTime::Infinity();  // of its GPUs
+    bool seen = false;  // its GPUs have done something that these may wait for
+    std::vector<pid_t> children;
+    int submissions = 0;  // found when a thread of it stopped last
+    // Of a process that spins without a call: its processor time when it was last heard
+    // of, ns, and since when (in its own time) its GPUs are run for it.
+    int64_t quiet_since = 0;
+    VirtualTime nudged_since = VirtualTime::Infinity();
+    absl::flat_hash_map<pid_t, Thread> threads;
+    absl::flat_hash_map<pid_t, bool> observers;  // see StopsUnseen()
+  };
+  using Processes = absl::flat_hash_map<pid_t, std::unique_ptr<Process>>;
+
+  // Of a process that used a GPU, for the report.
+  struct RankTime {
+    pid_t process;
+    VirtualSpan elapsed;  // since the start of the run
+    VirtualSpan waited;   // for its GPUs
+  };
+
+  // After so many clock reads in a row, a loop may be waiting for time to pass.
+  static constexpr uint32_t kReadsOfWait = 1000;
+
+  // The present of every process that has no parent here.
+  static VirtualTime Start();
+
+  explicit ProcessClocks(Options options) : options_(std::move(options)) {}
+
+  // Made when it is not known yet.
+  Process& Of(pid_t process);
+  // nullptr if it is not known.
+  Process* Find(pid_t process);
+  const Processes& all() const { return processes_; }
+
+  // A thread of the process has stopped in a call: brings its clock up to date, and its
+  // GPUs with it.
+  Process& Stopped(pid_t process, pid_t thread);
+  void SetUsesGpu(Process& process);
+  int gpu_processes() const { return gpu_processes_; }
+
+  void TakeProcessorTime(Process& process, pid_t id);
+  // What it has used since it was looked at does not count.
+  void DiscardProcessorTime(Process& process, pid_t id);
+  void ChargeRead(Process& process, Thread& thread);
+  // Returns the number of new submissions.
+  int Submit(Process& process, pid_t id, VirtualTime from);
+  // Has anybody submitted work that has not been found yet?
+  bool HasHiddenWork() const;
+  // Runs the process's GPUs to their next event.
+  SimulatedDevice::Progress AdvanceToEvent(Process& process, pid_t id);
+
+  // The thread does something else than wait for a GPU.
+  void EndWait(Thread& thread, pid_t process, pid_t id);
+  void ForgetThread(Process& process, pid_t id, pid_t thread);
+
+  // Nobody is earlier than `to`. With `account`, their processor time is taken first.
+  void LiftAll(VirtualTime to, bool account);
+  std::pair<pid_t, VirtualTime> EarliestEvent() const;
+
+  // For GPUs whose process neither waits nor makes calls, but may spin on memory. `waits`
+  // says whether a thread of a process waits for its GPUs. Returns how many it ran.
+  int Nudge(const std::function<bool(pid_t)>& waits);
+
+  void Died(pid_t process);
+
+  // Real time of the last stop of anybody, ns.
+  int64_t last_progress() const { return last_progress_ns_; }
+  void NoteProgress();
+
+  // Those that have died or are left.
+  std::vector<RankTime> ranks() const;
+
+ private:
+  void NotBeforeChildren(Process& process);
+  // Does a stop of this thread leave submissions to others undiscovered?
+  bool StopsUnseen(Process& process, pid_t thread);
+  bool CountsProcessorTime() const { return options_.host.mode == HostTimeMode::kMeasured; }
+
+  const Options options_;
+  Processes processes_;
+  std::vector<RankTime> finished_;
+  int gpu_processes_ = 0;
+  int64_t last_progress_ns_ = 0;
+};
+
+// A clock of the host, ns.
+int64_t HostNanoseconds(clockid_t clock);
+
+}  // namespace phantora
+
+#endif  // PHANTORA_TRAP_SUPERVISOR_PROCESS_CLOCKS_H_

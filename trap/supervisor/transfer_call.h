@@ -1,0 +1,29 @@
+// Calls that move bytes through a descriptor, in one form.
+#ifndef PHANTORA_TRAP_SUPERVISOR_TRANSFER_CALL_H_
+#define PHANTORA_TRAP_SUPERVISOR_TRANSFER_CALL_H_
+
+#include <linux/seccomp.h>
+
+#include <cstdint>
+#include <optional>
+
+namespace phantora {
+
+// read, write, recv*, send* and their kin, and accept.
+struct TransferCall {
+  enum class Kind { kReceive, kSend, kAccept };
+
+  // nullopt if it is another call. Lengths in the caller's memory that cannot be read
+  // count as none: the kernel will say so.
+  static std::optional<TransferCall> Parse(const seccomp_notif& notification);
+
+  Kind kind;
+  int descriptor;
+  uint64_t bytes = 0;      // asked for
+  bool dont_wait = false;  // MSG_DONTWAIT
+  bool on_files = false;   // could be of any descriptor, not only a socket
+};
+
+}  // namespace phantora
+
+#endif  // PHANTORA_TRAP_SUPERVISOR_TRANSFER_CALL_H_

@@ -67,6 +67,8 @@ void Channel::Fail(uint32_t code, GpuServices& services) {
   if (dead_) return;
   dead_ = true;
   failure_ = code;
+  // Work under way is given up, which makes room for others.
+  for (Bound& bound : subchannels_) bound.object.reset();
   TimeSource* time = config_.time != nullptr ? config_.time : services.time;
   WriteNotification(0, code, kNotificationDone, time->Now().nanoseconds());
 }
@@ -74,9 +76,15 @@ void Channel::Fail(uint32_t code, GpuServices& services) {
 Channel::State Channel::Step(GpuServices& services, bool& worked, int64_t& budget) {
   if (dead_) return State::kDead;
   if (!enabled_) return State::kIdle;
-  ExecutionContext context{
-      *config_.context, services,        config_.time != nullptr ? *config_.time : *services.time,
-      config_.gpu,      config_.process, config_.id};
+  ExecutionContext context{*config_.context,
+                           services,
+                           config_.time != nullptr ? *config_.time : *services.time,
+                           config_.gpu,
+                           config_.process,
+                           config_.id,
+                           config_.sms.get(),
+                           config_.copy_engine.get(),
+                           config_.sm_limits};
   context.budget = budget - kStepCost;
   const State state = Run(context, worked);
   budget = context.budget;

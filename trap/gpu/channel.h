@@ -33,6 +33,11 @@ class Channel {
     uint64_t group = 0;
     // The clock its work goes by; by default that of the services.
     TimeSource* time = nullptr;
+    // What its work shares with that of other channels: the GPU's SMs, and the copy engine
+    // that `engine` names. Without them, work waits for nothing but its own channel.
+    std::shared_ptr<EngineShare> sms = nullptr;
+    std::shared_ptr<EngineShare> copy_engine = nullptr;
+    SmLimits sm_limits = {};
     // Submissions are fetched only after Reveal(), one by one.
     bool gated = false;
   };

@@ -17,6 +17,8 @@ constexpr uint32_t kEngineGraphics = 1;  // NV2080_ENGINE_TYPE_GR0
 // at least the queue must not grow for ever.
 constexpr size_t kMostReady = 1 << 17;
 constexpr size_t kMostKnownQmds = 1 << 20;
+// QMDs that run beside each other; the others wait until one is over.
+constexpr size_t kMostRunning = EngineShare::kMostAtOnce;
 constexpr int kMostLaunchesAtOnce = 4096;
 constexpr VirtualSpan kCircleCost = VirtualSpan::Microseconds(10);
 
@@ -213,86 +215,114 @@ Progress ComputeObject::DecrementDependence(ExecutionContext& context, uint64_t 
 }
 
 Progress ComputeObject::Drain(ExecutionContext& context) {
-  while (running_ || !ready_.empty()) {
-    if (!running_) {
+  for (;;) {
+    if (Progress progress = transfers_.Run(context); progress != Progress::kDone) return progress;
+    if (!ready_.empty() && running_.size() < kMostRunning) {
       if (context.budget <= 0) return Progress::kYield;
       context.budget -= kLaunchCost;
       const uint64_t address = ready_.front();
       ready_.pop_front();
-      if (Progress progress = RunQmd(context, address); progress != Progress::kDone) {
+      if (Progress progress = StartQmd(context, address); progress != Progress::kDone) {
         return progress;
       }
+      continue;
     }
-    if (Progress progress = transfers_.Run(context); progress != Progress::kDone) {
-      return progress;
-    }
-    if (context.time.Now() < busy_until_) return Progress::kBlocked;
-    const Qmd qmd = *std::exchange(running_, std::nullopt);
-    if (Progress progress = CompleteQmd(context, qmd); progress != Progress::kDone) {
+    if (running_.empty()) return Progress::kDone;
+    context.budget -= static_cast<int64_t>(running_.size()) / 2;
+    const VirtualTime now = context.time.Now();
+    const auto over = std::find_if(running_.begin(), running_.end(), [now](const auto& running) {
+      return running->work->ends() <= now;
+    });
+    if (over == running_.end()) return Progress::kBlocked;
+    if (context.budget <= 0) return Progress::kYield;
+    const std::unique_ptr<Running> running = std::move(*over);
+    running_.erase(over);
+    if (Progress progress = CompleteQmd(context, *running); progress != Progress::kDone) {
       return progress;
     }
   }
+}
+
+Progress ComputeObject::StartQmd(ExecutionContext& context, uint64_t address) {
+  Progress failure = Progress::kDone;
+  auto fetched = FetchQmd(context, address, failure);
+  if (!fetched) return failure;
+  auto running = std::make_unique<Running>();
+  running->qmd = *std::move(fetched);
+  const Qmd& qmd = running->qmd;
+  const VirtualTime now = context.time.Now();
+  EngineWork::Need need = {.span = {}, .demand = 1, .level = qmd.group};
+  if (qmd.type == Qmd::Type::kGrid) {
+    if (Progress progress = StartInternal(context, *running); progress != Progress::kDone) {
+      return progress;
+    }
+    need = {.span = context.services.pricer->Kernel(qmd),
+            .demand = DemandOf(context.sm_limits, qmd),
+            .level = qmd.group};
+    if (context.services.log->enabled()) {
+      context.services.log->Line(
+          context.process,
+          absl::StrFormat(
+              "gpu%d ch%d launch %s grid %d,%d,%d block %d,%d,%d regs %d shared %d group %d "
+              "program %x qmd %x",
+              context.gpu, context.channel,
+              running->internal != nullptr ? absl::StrCat("libcuda's ", running->internal)
+                                           : "kernel",
+              qmd.grid.x, qmd.grid.y, qmd.grid.z, qmd.block.x, qmd.block.y, qmd.block.z,
+              qmd.registers, qmd.shared_bytes, qmd.group, qmd.program, address));
+    }
+  }
+  // QMDs that take no time and schedule each other in a circle must not keep simulated
+  // time from passing.
+  if (now != last_launch_) launches_at_once_ = 0;
+  last_launch_ = now;
+  if (++launches_at_once_ > kMostLaunchesAtOnce) need.span = std::max(need.span, kCircleCost);
+  running->work.emplace(context.sms, now, need);
+  pending_forks_ += running->forks.size();
+  running_.push_back(std::move(running));
   return Progress::kDone;
 }
 
-Progress ComputeObject::RunQmd(ExecutionContext& context, uint64_t address) {
-  Progress failure = Progress::kDone;
-  running_ = FetchQmd(context, address, failure);
-  if (!running_) return failure;
-  busy_until_ = VirtualTime();
-  const Qmd& qmd = *running_;
-  // QMDs that take no time and schedule each other in a circle must not keep simulated
-  // time from passing.
-  if (context.time.Now() != last_launch_) launches_at_once_ = 0;
-  last_launch_ = context.time.Now();
-  if (++launches_at_once_ > kMostLaunchesAtOnce) busy_until_ = last_launch_ + kCircleCost;
-  if (qmd.type != Qmd::Type::kGrid) return Progress::kDone;
-
+Progress ComputeObject::StartInternal(ExecutionContext& context, Running& running) {
+  const Qmd& qmd = running.qmd;
   GpuServices& services = context.services;
   const InternalKernels::Kernel* internal =
       services.internal_kernels->Identify(context.memory(), qmd.program);
   ++services.counters.kernels;
-  if (internal != nullptr) {
-    ++services.counters.internal_kernels;
-    uint8_t parameters[kInternalParameterBytes] = {};
-    const auto& bank = qmd.constants[0];
-    const uint64_t offset = qmd.parameter_offset();
-    if (bank.valid && bank.bytes > offset) {
-      const uint64_t size =
-          std::min<uint64_t>({sizeof parameters, internal->parameter_bytes, bank.bytes - offset});
-      if (auto fault = context.memory().Read(bank.address + offset, parameters, size)) {
-        return context.Check(fault, "kernel parameters");
-      }
-    }
-    if (IsGraphFork(internal->name)) {
-      const Progress progress = RunGraphFork(
-          context, parameters, services.internal_kernels->graph_node_bytes(), fork_actions_);
-      if (progress != Progress::kDone) return progress;
-    } else {
-      InternalKernels::Effect(internal->name, qmd, parameters, transfers_);
+  if (internal == nullptr) return Progress::kDone;
+  ++services.counters.internal_kernels;
+  running.internal = internal->name.c_str();
+  uint8_t parameters[kInternalParameterBytes] = {};
+  const auto& bank = qmd.constants[0];
+  const uint64_t offset = qmd.parameter_offset();
+  if (bank.valid && bank.bytes > offset) {
+    const uint64_t size =
+        std::min<uint64_t>({sizeof parameters, internal->parameter_bytes, bank.bytes - offset});
+    if (auto fault = context.memory().Read(bank.address + offset, parameters, size)) {
+      return context.Check(fault, "kernel parameters");
     }
   }
-  const VirtualSpan duration = services.pricer->Kernel(qmd);
-  const VirtualTime now = context.time.Now();
-  if (duration > VirtualSpan()) busy_until_ = now + duration;
-  if (services.observer != nullptr) {
-    services.observer->Kernel({context.process, context.gpu, context.channel, now, duration}, qmd,
-                              internal != nullptr ? internal->name.c_str() : nullptr);
+  if (!IsGraphFork(internal->name)) {
+    InternalKernels::Effect(internal->name, qmd, parameters, transfers_);
+    return Progress::kDone;
   }
-  if (services.log->enabled()) {
-    services.log->Line(
-        context.process,
-        absl::StrFormat("gpu%d ch%d launch %s grid %d,%d,%d block %d,%d,%d regs %d shared %d "
-                        "program %x qmd %x",
-                        context.gpu, context.channel,
-                        internal != nullptr ? absl::StrCat("libcuda's ", internal->name) : "kernel",
-                        qmd.grid.x, qmd.grid.y, qmd.grid.z, qmd.block.x, qmd.block.y, qmd.block.z,
-                        qmd.registers, qmd.shared_bytes, qmd.program, address));
+  const Progress progress = RunGraphFork(
+      context, parameters, services.internal_kernels->graph_node_bytes(), running.forks);
+  if (progress == Progress::kDone && pending_forks_ + running.forks.size() > kMostReady) {
+    return context.Fail(kGrClassError, qmd.program, "too many launches pending");
   }
-  return Progress::kDone;
+  return progress;
 }
 
-Progress ComputeObject::CompleteQmd(ExecutionContext& context, const Qmd& qmd) {
+Progress ComputeObject::CompleteQmd(ExecutionContext& context, const Running& running) {
+  const Qmd& qmd = running.qmd;
+  pending_forks_ -= running.forks.size();
+  if (context.services.observer != nullptr && qmd.type == Qmd::Type::kGrid) {
+    const VirtualTime began = running.work->began();
+    context.services.observer->Kernel(
+        {context.process, context.gpu, context.channel, began, running.work->ends() - began}, qmd,
+        running.internal);
+  }
   for (const Qmd::Release& release : qmd.releases) {
     if (!release.enabled) continue;
     const SemaphoreWrite write = {.address = release.address,
@@ -324,7 +354,7 @@ Progress ComputeObject::CompleteQmd(ExecutionContext& context, const Qmd& qmd) {
     }
     if (progress != Progress::kDone) return progress;
   }
-  for (const ForkAction& fork : std::exchange(fork_actions_, {})) {
+  for (const ForkAction& fork : running.forks) {
     context.budget -= kLaunchCost / 2;
     const Progress progress = Pcas2(context, fork.qmd, fork.action);
     if (progress != Progress::kDone) return progress;

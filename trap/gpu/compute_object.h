@@ -3,8 +3,11 @@
 #ifndef PHANTORA_TRAP_GPU_COMPUTE_OBJECT_H_
 #define PHANTORA_TRAP_GPU_COMPUTE_OBJECT_H_
 
+#include <algorithm>
 #include <array>
 #include <deque>
+#include <memory>
+#include <optional>
 #include <vector>
 
 #include "trap/abi/methods.h"
@@ -22,7 +25,9 @@ class ComputeObject : public EngineObject {
 
   Progress Method(ExecutionContext& context, uint32_t method, uint32_t data) override;
   VirtualTime BusyUntil() const override {
-    return running_ ? busy_until_ : VirtualTime::Infinity();
+    VirtualTime until = VirtualTime::Infinity();
+    for (const auto& running : running_) until = std::min(until, running->work->ends());
+    return until;
   }
   size_t Bulk(ExecutionContext& context, uint32_t method,
               absl::Span<const uint32_t> words) override;
@@ -43,10 +48,20 @@ class ComputeObject : public EngineObject {
   Progress Pcas2(ExecutionContext& context, uint64_t address, uint32_t action);
   Progress ScheduleQmd(ExecutionContext& context, uint64_t address, bool handed_over);
   Progress DecrementDependence(ExecutionContext& context, uint64_t address);
-  // Runs what is ready, within a budget.
+  // A QMD whose time is not over.
+  struct Running {
+    Qmd qmd;
+    const char* internal = nullptr;  // name of libcuda's own kernel
+    std::vector<ForkAction> forks;   // due when it completes
+    std::optional<EngineWork> work;
+  };
+  // Runs what is ready, and what becomes ready by that, within a budget; the QMDs that are
+  // ready run beside each other. kDone when all are over.
   Progress Drain(ExecutionContext& context);
-  Progress RunQmd(ExecutionContext& context, uint64_t address);
-  Progress CompleteQmd(ExecutionContext& context, const Qmd& qmd);
+  Progress StartQmd(ExecutionContext& context, uint64_t address);
+  // Carries out what is known of the kernel of libcuda's own, if it is one.
+  Progress StartInternal(ExecutionContext& context, Running& running);
+  Progress CompleteQmd(ExecutionContext& context, const Running& running);
   std::optional<Qmd> FetchQmd(ExecutionContext& context, uint64_t address, Progress& failure);
 
   Progress ReportSemaphoreD(ExecutionContext& context, uint32_t data);
@@ -64,13 +79,13 @@ class ComputeObject : public EngineObject {
   // The method at hand was started and returned kBlocked or kYield.
   bool resuming_ = false;
   std::deque<uint64_t> ready_;  // addresses of QMDs to run
-  std::optional<Qmd> running_;  // started: its transfers or its time are not over
-  VirtualTime busy_until_;
+  // In the order in which they were started.
+  std::vector<std::unique_ptr<Running>> running_;
+  size_t pending_forks_ = 0;  // of all running_
   VirtualTime last_launch_;
   int launches_at_once_ = 0;
+  // Of the QMD started last: the next is not started before they are done.
   TransferQueue transfers_;
-  // Due when running_ completes.
-  std::vector<ForkAction> fork_actions_;
 };
 
 }  // namespace phantora

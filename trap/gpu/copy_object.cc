@@ -61,7 +61,6 @@ Progress CopyObject::Method(ExecutionContext& context, uint32_t method, uint32_t
 }
 
 Progress CopyObject::Launch(ExecutionContext& context, uint32_t flags) {
-  if (!resuming_) busy_until_ = VirtualTime();
   if (!resuming_ && TransferType(flags) != 0) {
     if (Progress progress = StartTransfer(context, flags); progress != Progress::kDone) {
       return progress;
@@ -69,11 +68,14 @@ Progress CopyObject::Launch(ExecutionContext& context, uint32_t flags) {
   }
   Progress progress = transfers_.Run(context);
   if (progress == Progress::kDone) progress = Swizzle(context);
-  if (progress == Progress::kDone && context.time.Now() < busy_until_) {
+  if (progress == Progress::kDone && work_ && context.time.Now() < work_->ends()) {
     progress = Progress::kBlocked;
   }
   resuming_ = progress == Progress::kYield || progress == Progress::kBlocked;
-  return progress == Progress::kDone ? Finish(context, flags) : progress;
+  if (progress != Progress::kDone) return progress;
+  if (work_) Tell(context);
+  work_.reset();
+  return Finish(context, flags);
 }
 
 Progress CopyObject::StartTransfer(ExecutionContext& context, uint32_t flags) {
@@ -108,7 +110,7 @@ Progress CopyObject::StartTransfer(ExecutionContext& context, uint32_t flags) {
     if (remap.FromSource() || remap.LeavesHoles()) {
       swizzle_lines_ = length == 0 ? 0 : lines;
       swizzle_line_ = swizzle_element_ = 0;
-      Price(context, length * remap.destination_bytes() * lines);
+      Start(context, length * remap.destination_bytes() * lines);
       return Progress::kDone;
     }
     const uint32_t constants[2] = {reg(m::kRemapConstA), reg(m::kRemapConstB)};
@@ -119,25 +121,28 @@ Progress CopyObject::StartTransfer(ExecutionContext& context, uint32_t flags) {
     }
     transfer.line_bytes = length * remap.destination_bytes();
   }
-  Price(context, transfer.line_bytes * transfer.lines);
+  Start(context, transfer.line_bytes * transfer.lines);
   transfers_.Add(std::move(transfer));
   return Progress::kDone;
 }
 
-void CopyObject::Price(ExecutionContext& context, uint64_t bytes) {
+void CopyObject::Start(ExecutionContext& context, uint64_t bytes) {
   const auto on_host = [&context](uint64_t address) {
     const auto piece = context.memory().Find(address);
     return piece && piece->memory->kind() != MemoryKind::kVidmem;
   };
-  const bool over_pcie = on_host(Address(m::kOffsetInUpper, m::kOffsetInLower)) ||
-                         on_host(Address(m::kOffsetOutUpper, m::kOffsetOutLower));
-  const VirtualSpan duration = context.services.pricer->Copy(bytes, over_pcie);
-  const VirtualTime now = context.time.Now();
-  busy_until_ = now + duration;
-  if (context.services.observer != nullptr) {
-    context.services.observer->Copy({context.process, context.gpu, context.channel, now, duration},
-                                    bytes, over_pcie);
-  }
+  bytes_ = bytes;
+  over_pcie_ = on_host(Address(m::kOffsetInUpper, m::kOffsetInLower)) ||
+               on_host(Address(m::kOffsetOutUpper, m::kOffsetOutLower));
+  const VirtualSpan span = context.services.pricer->Copy(bytes, over_pcie_);
+  work_.emplace(context.copy_engine, context.time.Now(), EngineWork::Need{.span = span});
+}
+
+void CopyObject::Tell(ExecutionContext& context) {
+  if (context.services.observer == nullptr) return;
+  context.services.observer->Copy({context.process, context.gpu, context.channel, work_->began(),
+                                   work_->ends() - work_->began()},
+                                  bytes_, over_pcie_);
 }
 
 Progress CopyObject::Swizzle(ExecutionContext& context) {

@@ -3,6 +3,7 @@
 #define PHANTORA_TRAP_GPU_COPY_OBJECT_H_
 
 #include <array>
+#include <optional>
 
 #include "trap/abi/methods.h"
 #include "trap/gpu/engine_object.h"
@@ -17,7 +18,7 @@ class CopyObject : public EngineObject {
 
   Progress Method(ExecutionContext& context, uint32_t method, uint32_t data) override;
   VirtualTime BusyUntil() const override {
-    return resuming_ ? busy_until_ : VirtualTime::Infinity();
+    return resuming_ && work_ ? work_->ends() : VirtualTime::Infinity();
   }
 
  private:
@@ -28,10 +29,11 @@ class CopyObject : public EngineObject {
 
   Progress Launch(ExecutionContext& context, uint32_t flags);
   Progress StartTransfer(ExecutionContext& context, uint32_t flags);
-  // Sets how long a transfer of `bytes` takes, and tells the observer.
-  void Price(ExecutionContext& context, uint64_t bytes);
+  // Has the copy engine work on a transfer of `bytes`.
+  void Start(ExecutionContext& context, uint64_t bytes);
   // Goes on with a component remap that takes values from the source or leaves holes.
   Progress Swizzle(ExecutionContext& context);
+  void Tell(ExecutionContext& context);
   Progress Finish(ExecutionContext& context, uint32_t flags);
 
   const uint32_t engine_;
@@ -41,7 +43,10 @@ class CopyObject : public EngineObject {
   uint64_t swizzle_lines_ = 0, swizzle_line_ = 0, swizzle_element_ = 0;
   // The launch at hand was started and returned kBlocked or kYield.
   bool resuming_ = false;
-  VirtualTime busy_until_;
+  // The launch at hand: how the engine gets on with it, and what it is.
+  std::optional<EngineWork> work_;
+  uint64_t bytes_ = 0;
+  bool over_pcie_ = false;
 };
 
 }  // namespace phantora

@@ -8,8 +8,10 @@
 #include <optional>
 
 #include "absl/types/span.h"
+#include "trap/gpu/engine_share.h"
 #include "trap/gpu/gpu_context.h"
 #include "trap/gpu/gpu_services.h"
+#include "trap/gpu/occupancy.h"
 
 namespace phantora {
 
@@ -48,6 +50,10 @@ struct ExecutionContext {
   int gpu;
   pid_t process;
   uint32_t channel;
+  // What it shares with other channels; nullptr in real time, where nobody waits.
+  EngineShare* sms = nullptr;
+  EngineShare* copy_engine = nullptr;
+  SmLimits sm_limits = {};
   std::optional<ChannelFault> fault = std::nullopt;
   // What is left; may go below zero by one operation.
   int64_t budget = kStepBudget;

@@ -51,9 +51,7 @@ void GpuScheduler::Add(std::shared_ptr<Channel> channel,
 }
 
 void GpuScheduler::Prepare(Channel::Config& config) {
-  if (timelines_ == nullptr) return;
-  config.time = timelines_->ClockOf(config.process);
-  config.gated = true;
+  if (timelines_ != nullptr) timelines_->Prepare(config);
 }
 
 void GpuScheduler::Remove(const Channel* channel) {

@@ -38,7 +38,7 @@ class GpuScheduler {
   // In simulated time, work is run by `timelines`, not by the thread of this.
   void Simulate(GpuTimelines* timelines) { timelines_ = timelines; }
   bool simulated() const { return timelines_ != nullptr; }
-  // Sets by which clock a channel goes, and who lets it see submissions.
+  // In simulated time, sets what a channel shares with others (GpuTimelines::Prepare).
   void Prepare(Channel::Config& config);
 
   // nullptr when the supervisor has run out of descriptors or memory.

@@ -50,7 +50,9 @@ class FixedPricer : public WorkPricer {
   const VirtualSpan each_;
 };
 
-// Is told of every kernel and copy when it starts.
+// Is told of every kernel and copy when it is over: how long it takes depends on what else
+// runs meanwhile. Work that is never over, because its channel fails or its process dies
+// first, is not told.
 class WorkObserver {
  public:
   virtual ~WorkObserver() = default;
@@ -58,8 +60,8 @@ class WorkObserver {
     pid_t process;
     int gpu;
     uint32_t channel;
-    VirtualTime start;
-    VirtualSpan duration;
+    VirtualTime start;     // when it first got a part of its engine
+    VirtualSpan duration;  // from there to its end
   };
   // `internal` names one of libcuda's own kernels; nullptr for others.
   virtual void Kernel(const Work& work, const Qmd& launch, const char* internal) = 0;

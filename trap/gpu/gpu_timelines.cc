@@ -10,6 +10,8 @@ namespace {
 constexpr int64_t kCallBudget = 16 * kStepBudget;
 // Of that, what every event costs at least.
 constexpr int64_t kEventCost = 64;
+// Where engines are told apart by their type, the SMs.
+constexpr int64_t kSms = -1;
 
 }  // namespace
 
@@ -17,6 +19,25 @@ GpuTimelines::Timeline& GpuTimelines::Of(pid_t process) {
   auto& timeline = timelines_[process];
   if (timeline == nullptr) timeline = std::make_unique<Timeline>();
   return *timeline;
+}
+
+std::shared_ptr<EngineShare> GpuTimelines::EngineOf(Timeline& timeline, int gpu, int64_t engine) {
+  auto& kept = timeline.engines[{gpu, engine}];
+  auto share = kept.lock();
+  if (share == nullptr) {
+    kept = share = std::make_shared<EngineShare>(timeline.clock);
+    // A process may name any engine: those that no channel uses any more are forgotten.
+    absl::erase_if(timeline.engines, [](const auto& item) { return item.second.expired(); });
+  }
+  return share;
+}
+
+void GpuTimelines::Prepare(Channel::Config& config) {
+  Timeline& timeline = Of(config.process);
+  config.time = timeline.clock.get();
+  config.gated = true;
+  config.sms = EngineOf(timeline, config.gpu, kSms);
+  config.copy_engine = EngineOf(timeline, config.gpu, config.engine);
 }
 
 void GpuTimelines::Add(std::shared_ptr<Channel> channel) {
@@ -82,13 +103,13 @@ bool GpuTimelines::HasSubmitted(pid_t process) {
 
 VirtualTime GpuTimelines::Next(const Timeline& timeline) const {
   if (timeline.unfinished || (timeline.waiting && timeline.settled != releases_)) {
-    return timeline.clock.Now();
+    return timeline.clock->Now();
   }
   VirtualTime next = VirtualTime::Infinity();
   for (const auto& channel : timeline.channels) {
     // What is still busy until now has been run: it does not wait for time.
     const VirtualTime until = channel->BusyUntil();
-    if (until > timeline.clock.Now()) next = std::min(next, until);
+    if (until > timeline.clock->Now()) next = std::min(next, until);
   }
   return next;
 }
@@ -106,7 +127,7 @@ SimulatedDevice::Progress GpuTimelines::Advance(pid_t process, VirtualTime to,
   const uint64_t releases = releases_, interrupts = interrupts_;
   int64_t budget = kCallBudget;
   Run(process, timeline, to, stop_when_seen, budget);
-  return {timeline.clock.Now(), releases_ != releases, interrupts_ != interrupts};
+  return {timeline.clock->Now(), releases_ != releases, interrupts_ != interrupts};
 }
 
 void GpuTimelines::Run(pid_t process, Timeline& timeline, VirtualTime to, bool stop_when_seen,
@@ -115,12 +136,12 @@ void GpuTimelines::Run(pid_t process, Timeline& timeline, VirtualTime to, bool s
   while (budget > 0) {
     const VirtualTime next = Next(timeline);
     if (next > to || next == VirtualTime::Infinity()) {
-      if (to != VirtualTime::Infinity()) timeline.clock.AdvanceTo(to);
+      if (to != VirtualTime::Infinity()) timeline.clock->AdvanceTo(to);
       return;
     }
     const bool woken = timeline.waiting && timeline.settled != releases_;
     // Not before what it waited for was written, if that was by another process.
-    timeline.clock.AdvanceTo(woken ? std::max(next, last_release_) : next);
+    timeline.clock->AdvanceTo(woken ? std::max(next, last_release_) : next);
     budget -= kEventCost;
     Settle(process, timeline, budget);
     if (stop_when_seen && (releases_ != releases || interrupts_ != interrupts)) return;
@@ -142,7 +163,7 @@ void GpuTimelines::Settle(pid_t process, Timeline& timeline, int64_t& budget) {
         interrupts_ += channel->interrupts() - interrupts;
         if (channel->releases() != before) {
           releases_ += channel->releases() - before;
-          last_release_ = std::max(last_release_, timeline.clock.Now());
+          last_release_ = std::max(last_release_, timeline.clock->Now());
         }
       }
       if (state == Channel::State::kDead && !channel->failure_told()) {
@@ -153,7 +174,8 @@ void GpuTimelines::Settle(pid_t process, Timeline& timeline, int64_t& budget) {
       }
     }
   }
-  timeline.unfinished = worked;
+  // Without budget, some may not have been looked at.
+  timeline.unfinished = worked || budget <= 0;
 }
 
 void GpuTimelines::Failed(pid_t process, Timeline& timeline, const Channel& channel) {

@@ -5,25 +5,29 @@
 #include <sys/types.h>
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "clock/simulated_device.h"
 #include "clock/time_source.h"
 #include "trap/gpu/channel.h"
+#include "trap/gpu/engine_share.h"
 #include "trap/gpu/gpu_services.h"
 
 namespace phantora {
 
 // Runs on whatever thread calls it, under the machine's lock; nothing here happens by
 // itself. A timeline holds the channels of one process on all its GPUs, which run beside
-// each other. (Processes that share a GPU do not slow each other yet.)
+// each other and share each GPU's SMs and copy engines. (Processes that share a GPU do not
+// slow each other yet.)
 class GpuTimelines : public SimulatedDevice {
  public:
   explicit GpuTimelines(GpuServices* services) : services_(services) {}
 
-  // The clock for a channel of `process`; lives as long as this.
-  TimeSource* ClockOf(pid_t process) { return &Of(process).clock; }
+  // Sets by which clock a channel goes, what it shares with the others of its process, and
+  // that submissions are let in by this.
+  void Prepare(Channel::Config& config);
   void Add(std::shared_ptr<Channel> channel);
   void Remove(const Channel* channel);
   // After its channels are gone.
@@ -36,7 +40,9 @@ class GpuTimelines : public SimulatedDevice {
 
  private:
   struct Timeline {
-    ManualTimeSource clock;
+    std::shared_ptr<ManualTimeSource> clock = std::make_shared<ManualTimeSource>();
+    // By GPU and engine (kSms for the SMs); channels keep them.
+    absl::flat_hash_map<std::pair<int, int64_t>, std::weak_ptr<EngineShare>> engines;
     std::vector<std::shared_ptr<Channel>> channels;
     bool unfinished = false;  // there is more to do at this very time
     bool waiting = false;     // some channel waits for a semaphore
@@ -44,6 +50,7 @@ class GpuTimelines : public SimulatedDevice {
   };
 
   Timeline& Of(pid_t process);
+  static std::shared_ptr<EngineShare> EngineOf(Timeline& timeline, int gpu, int64_t engine);
   // Runs `timeline` to `to`, as far as the budget goes.
   void Run(pid_t process, Timeline& timeline, VirtualTime to, bool stop_when_seen, int64_t& budget);
   // Does all that can be done at the present time of `timeline`, within the budget.

@@ -35,6 +35,7 @@ void DecodeCommonBeforeHopper(const Bits& bits, Qmd& qmd) {
                static_cast<uint32_t>(bits(639, 624))};
   qmd.type = qmd.grid.x == 0 ? Qmd::Type::kNull : Qmd::Type::kGrid;
   qmd.shared_bytes = bits(561, 544);
+  qmd.group = bits(133, 128);
   qmd.registers = bits(656, 648);
   qmd.program = bits(1567, 1536) | bits(1584, 1568) << 32;
   for (int i = 0; i < 8; ++i) {
@@ -94,6 +95,8 @@ void DecodeVersion4(const Bits& bits, Qmd& qmd) {
   const uint64_t type = bits(25, 23);
   qmd.type = type == 0 ? Qmd::Type::kQueue : type == 1 ? Qmd::Type::kNull : Qmd::Type::kGrid;
   qmd.dependence_counter = bits(15, 0);
+  // Not in the public header; these bits are all that a stream's priority changes.
+  qmd.group = bits(21, 16);
   qmd.requires_pcas = bits(30);
   qmd.grid = {static_cast<uint32_t>(bits(1055, 1024)), static_cast<uint32_t>(bits(1071, 1056)),
               static_cast<uint32_t>(bits(1103, 1088))};

@@ -58,6 +58,10 @@ struct Qmd {
   uint32_t registers = 0;
   uint32_t shared_bytes = 0;
   uint32_t barriers = 0;
+  // QMD_GROUP_ID: the level at which the work distributor schedules it. The headers do not
+  // say more; libcuda's streams of priority 0, -1, ..., -5 use 63, 37, 11, 10, 9, 8, so a
+  // lower one goes first.
+  uint32_t group = 63;
   uint64_t program = 0;
   std::array<ConstantBuffer, 8> constants;
   std::array<Release, 3> releases;

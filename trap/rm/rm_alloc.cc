@@ -154,6 +154,7 @@ uint32_t GpfifoChannel(AllocRequest& request) {
                                           : 0;
   // A channel without a group is a group of its own.
   config.group = group != nullptr ? group->id : request.rm.next_group++;
+  config.sm_limits = SmLimitsOf(request.rm.machine->profile);
   params->cid = config.id;
   scheduler->Prepare(config);
   auto channel = std::make_shared<Channel>(std::move(config));

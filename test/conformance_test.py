@@ -15,6 +15,8 @@ ARGUMENTS = {
     "multi_gpu": ["--gpus", "16"],
     "multi_process": ["--processes", "8"],
 }
+# Microseconds that a kernel takes.
+ENGINE_SHARING_KERNEL = "20000"
 EXPECTED = {
     "a100-sxm4-80gb": "sm=108,cc=8.0,mem_gib_min=79,name=NVIDIA A100-SXM4-80GB",
     "h100-sxm5-80gb": "sm=132,cc=9.0,mem_gib_min=79,name=NVIDIA H100 80GB HBM3",
@@ -32,9 +34,15 @@ def main():
         command = [program, *ARGUMENTS.get(name, [])]
         if name == "init_attributes":
             command += ["--expect", EXPECTED[gpu]]
+        options = ["--host-time", host_time]
+        if name == "engine_sharing":
+            options += ["--kernel-time", ENGINE_SHARING_KERNEL]
+            command += ["--kernel-us", ENGINE_SHARING_KERNEL]
+            if host_time == "fixed":
+                command.append("--simulated")
         passed.append(program_runner.run(phantora_run, gpu, driver, GPUS.get(name, 1), name,
                                          command, "PASS " + name, TIMEOUT_SECONDS,
-                                         ["--host-time", host_time]))
+                                         options))
     program_runner.finish(passed)
 
 

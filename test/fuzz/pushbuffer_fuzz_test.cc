@@ -11,6 +11,7 @@
 #include "clock/time_source.h"
 #include "trap/abi/methods.h"
 #include "trap/gpu/channel.h"
+#include "trap/gpu/engine_share.h"
 #include "trap/gpu/gpu_context.h"
 #include "trap/gpu/internal_kernels.h"
 #include "trap/gpu/qmd.h"
@@ -93,6 +94,12 @@ class Fuzzer {
     config.userd_offset = kUserd;
     config.error_notifier = memory_;
     config.engine = 1;
+    // Half of them share engines, as in simulated time.
+    if (Below(2) == 0) {
+      config.sms = sms_;
+      config.copy_engine = copy_engine_;
+      config.time = time_.get();
+    }
     channel_ = std::make_unique<Channel>(std::move(config));
     channel_->Enable();
     put_ = 0;
@@ -105,7 +112,7 @@ class Fuzzer {
     state_ = channel_->Step(services_, worked, budget);
     EXPECT_GT(budget, -kLargestOperation);
     if (state_ == Channel::State::kDead) ++deaths_;
-    if (Below(4) == 0) time_.Advance(VirtualSpan::Microseconds(Below(10)));
+    if (Below(4) == 0) time_->Advance(VirtualSpan::Microseconds(Below(10)));
     EXPECT_LE(context_->qmds.size(), size_t{1} << 20);
   }
 
@@ -278,6 +285,9 @@ class Fuzzer {
 
   std::mt19937_64 random_;
   const bool hopper_;
+  const std::shared_ptr<ManualTimeSource> time_ = std::make_shared<ManualTimeSource>();
+  const std::shared_ptr<EngineShare> sms_ = std::make_shared<EngineShare>(time_);
+  const std::shared_ptr<EngineShare> copy_engine_ = std::make_shared<EngineShare>(time_);
   const std::shared_ptr<OwnedMemory> memory_;
   std::shared_ptr<GpuContext> context_;
   std::unique_ptr<Channel> channel_;
@@ -286,13 +296,13 @@ class Fuzzer {
   uint32_t put_ = 0, channels_ = 0;
   uint64_t methods_ = 0, deaths_ = 0, submissions_ = 0;
 
-  ManualTimeSource time_;
   NoInterrupts interrupts_;
   FixedPricer pricer_{VirtualSpan::Microseconds(1)};
   InternalKernels internal_kernels_;
   CallLog log_;
   Unknowns unknowns_;
-  GpuServices services_{&time_, &interrupts_, &pricer_, &internal_kernels_, &log_, &unknowns_, {}};
+  GpuServices services_{time_.get(), &interrupts_, &pricer_, &internal_kernels_,
+                        &log_,       &unknowns_,   {}};
 };
 
 class PushbufferFuzzTest : public testing::TestWithParam<bool> {};

@@ -100,9 +100,14 @@ uint32_t Channel::Hidden() const {
   return (put + config_.gpfifo_entries - revealed_) % config_.gpfifo_entries;
 }
 
+bool Channel::Busy() const {
+  return std::any_of(subchannels_.begin(), subchannels_.end(), [](const Bound& bound) {
+    return bound.object != nullptr && bound.object->Busy();
+  });
+}
+
 VirtualTime Channel::BusyUntil() const {
   VirtualTime until = VirtualTime::Infinity();
-  if (dead_) return until;
   for (const Bound& bound : subchannels_) {
     if (bound.object != nullptr) until = std::min(until, bound.object->BusyUntil());
   }

@@ -63,7 +63,9 @@ class Channel {
   uint32_t Hidden() const;
   void Reveal() { revealed_ = (revealed_ + 1) % config_.gpfifo_entries; }
 
-  // When the work under way ends by itself; Infinity if it does not.
+  // Is there work under way that ends by itself, and when does the first of it? Infinity if
+  // there is none, or while it waits for its engine.
+  bool Busy() const;
   VirtualTime BusyUntil() const;
 
   // Semaphores written so far.

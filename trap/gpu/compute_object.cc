@@ -217,7 +217,9 @@ Progress ComputeObject::DecrementDependence(ExecutionContext& context, uint64_t 
 Progress ComputeObject::Drain(ExecutionContext& context) {
   for (;;) {
     if (Progress progress = transfers_.Run(context); progress != Progress::kDone) return progress;
-    if (!ready_.empty() && running_.size() < kMostRunning) {
+    // With a full GPU, one of each channel waits for it, the others behind that.
+    const bool full = context.sms != nullptr && context.sms->size() >= kMostRunning;
+    if (!ready_.empty() && running_.size() < (full ? 1 : kMostRunning)) {
       if (context.budget <= 0) return Progress::kYield;
       context.budget -= kLaunchCost;
       const uint64_t address = ready_.front();

@@ -24,6 +24,7 @@ class ComputeObject : public EngineObject {
   explicit ComputeObject(uint32_t class_id) : class_id_(class_id) {}
 
   Progress Method(ExecutionContext& context, uint32_t method, uint32_t data) override;
+  bool Busy() const override { return !running_.empty(); }
   VirtualTime BusyUntil() const override {
     VirtualTime until = VirtualTime::Infinity();
     for (const auto& running : running_) until = std::min(until, running->work->ends());

@@ -17,8 +17,9 @@ class CopyObject : public EngineObject {
   explicit CopyObject(uint32_t engine) : engine_(engine) {}
 
   Progress Method(ExecutionContext& context, uint32_t method, uint32_t data) override;
+  bool Busy() const override { return resuming_ && work_; }
   VirtualTime BusyUntil() const override {
-    return resuming_ && work_ ? work_->ends() : VirtualTime::Infinity();
+    return Busy() ? work_->ends() : VirtualTime::Infinity();
   }
 
  private:

@@ -84,8 +84,9 @@ class EngineObject {
 
   // Executes one method. After kBlocked or kYield the same call is made again.
   virtual Progress Method(ExecutionContext& context, uint32_t method, uint32_t data) = 0;
-  // When the work under way ends; Infinity if there is none, or it does not depend on
-  // time.
+  // Is there work under way that ends by itself, by and by?
+  virtual bool Busy() const { return false; }
+  // When the first of it ends; Infinity if there is none, or while it waits for its engine.
   virtual VirtualTime BusyUntil() const { return VirtualTime::Infinity(); }
 
   // Executes a run of data words for one non-incrementing method; returns how

@@ -38,6 +38,9 @@ class EngineShare {
   EngineShare(const EngineShare&) = delete;
   EngineShare& operator=(const EngineShare&) = delete;
 
+  // Pieces of work that are not over.
+  size_t size() const { return all_.size(); }
+
  private:
   friend class EngineWork;
 

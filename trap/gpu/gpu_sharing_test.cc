@@ -60,6 +60,19 @@ TEST_F(GpuSharingTest, GpusAndProcessesDoNotShare) {
   EXPECT_EQ(timeline_.text, "ch1k 0-10 ch2k 0-10 ch3k 0-10 ");
 }
 
+// What waits for SMs does not wait for a semaphore that another process may have written.
+TEST_F(GpuSharingTest, AReleaseOfAnotherProcessDoesNotMoveTheQueue) {
+  Submitter one(*this, 1, kProcess), two(*this, 2, kProcess), other(*this, 3, kOther);
+  one.Kernel(10, kFull).Submit();
+  two.Kernel(10, kFull).Submit();
+  other.Copy(100).Semaphore(abi::host::kRelease, 0x100, 1).Submit();
+  timelines_.Submit(kProcess, At(0), At(0), VirtualSpan());
+  timelines_.Submit(kOther, At(0), At(0), VirtualSpan());
+  RunAll(kOther);
+  RunAll();
+  EXPECT_EQ(timeline_.text, "ch3 0-100 ch1k 0-10 ch2k 10-20 ");
+}
+
 TEST_F(GpuSharingTest, CopiesOverlapKernels) {
   Submitter one(*this, 1, kProcess), two(*this, 2, kProcess);
   one.Kernel(10, kFull).Submit();

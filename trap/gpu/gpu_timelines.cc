@@ -169,9 +169,7 @@ void GpuTimelines::Settle(pid_t process, Timeline& timeline, int64_t& budget) {
       if (state == Channel::State::kDead && !channel->failure_told()) {
         Failed(process, timeline, *channel);
       }
-      if (state == Channel::State::kWaiting && channel->BusyUntil() == VirtualTime::Infinity()) {
-        timeline.waiting = true;
-      }
+      if (state == Channel::State::kWaiting && !channel->Busy()) timeline.waiting = true;
     }
   }
   // Without budget, some may not have been looked at.

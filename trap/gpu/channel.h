@@ -10,8 +10,10 @@
 #include <vector>
 
 #include "trap/gpu/engine_object.h"
+#include "trap/gpu/engine_share.h"
 #include "trap/gpu/gpu_context.h"
 #include "trap/gpu/gpu_services.h"
+#include "trap/gpu/occupancy.h"
 #include "uvm_model/memory_object.h"
 
 namespace phantora {

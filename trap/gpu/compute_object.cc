@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_format.h"
 #include "trap/gpu/internal_kernels.h"
+#include "trap/gpu/occupancy.h"
 
 namespace phantora {
 namespace {

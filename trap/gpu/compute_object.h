@@ -12,6 +12,7 @@
 
 #include "trap/abi/methods.h"
 #include "trap/gpu/engine_object.h"
+#include "trap/gpu/engine_share.h"
 #include "trap/gpu/gpu_semaphore.h"
 #include "trap/gpu/graph_fork.h"
 #include "trap/gpu/qmd.h"

@@ -7,6 +7,7 @@
 
 #include "trap/abi/methods.h"
 #include "trap/gpu/engine_object.h"
+#include "trap/gpu/engine_share.h"
 #include "trap/gpu/transfer.h"
 
 namespace phantora {

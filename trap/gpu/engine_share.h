@@ -2,6 +2,7 @@
 #ifndef PHANTORA_TRAP_GPU_ENGINE_SHARE_H_
 #define PHANTORA_TRAP_GPU_ENGINE_SHARE_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>

@@ -2,9 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
 #include <memory>
-#include <optional>
+#include <vector>
 
 namespace phantora {
 namespace {

@@ -7,6 +7,7 @@
 #include "trap/abi/escapes.h"
 #include "trap/abi/nv_status.h"
 #include "trap/abi/rm_classes.h"
+#include "trap/gpu/occupancy.h"
 #include "trap/rm/rm_resources.h"
 
 namespace phantora {

@@ -54,6 +54,10 @@ void GpuScheduler::Prepare(Channel::Config& config) {
   if (timelines_ != nullptr) timelines_->Prepare(config);
 }
 
+TimeSource& GpuScheduler::TimeOf(pid_t process) {
+  return timelines_ != nullptr ? timelines_->TimeOf(process) : *services_->time;
+}
+
 void GpuScheduler::Remove(const Channel* channel) {
   if (timelines_ != nullptr) timelines_->Remove(channel);
   if (is_active_.erase(channel) > 0) {

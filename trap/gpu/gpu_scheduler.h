@@ -40,6 +40,8 @@ class GpuScheduler {
   bool simulated() const { return timelines_ != nullptr; }
   // In simulated time, sets what a channel shares with others (GpuTimelines::Prepare).
   void Prepare(Channel::Config& config);
+  // What the GPUs' own clock shows to a process.
+  TimeSource& TimeOf(pid_t process);
 
   // nullptr when the supervisor has run out of descriptors or memory.
   std::shared_ptr<Doorbell> AddDoorbell();

@@ -56,9 +56,7 @@ void GpuTimelines::ProcessDied(pid_t process) { timelines_.erase(process); }
 
 SimulatedDevice::Submitted GpuTimelines::Submit(pid_t process, VirtualTime from, VirtualTime to,
                                                 VirtualSpan each) {
-  auto it = timelines_.find(process);
-  if (it == timelines_.end()) return {to};
-  Timeline& timeline = *it->second;
+  Timeline& timeline = Of(process);
   uint32_t count = 0;
   for (const auto& channel : timeline.channels) count += channel->Hidden();
   // What a channel waits for may be a plain store of the process.
@@ -102,10 +100,11 @@ bool GpuTimelines::HasSubmitted(pid_t process) {
 }
 
 VirtualTime GpuTimelines::Next(const Timeline& timeline) const {
-  if (timeline.unfinished || (timeline.waiting && timeline.settled != releases_)) {
-    return timeline.clock->Now();
-  }
-  VirtualTime next = VirtualTime::Infinity();
+  if (timeline.unfinished) return timeline.clock->Now();
+  // Somebody else may have written what a channel waits for: not before he did.
+  const bool woken = timeline.waiting && timeline.settled != releases_;
+  VirtualTime next =
+      woken ? std::max(timeline.clock->Now(), last_release_) : VirtualTime::Infinity();
   for (const auto& channel : timeline.channels) {
     // What is still busy until now has been run: it does not wait for time.
     const VirtualTime until = channel->BusyUntil();
@@ -139,9 +138,7 @@ void GpuTimelines::Run(pid_t process, Timeline& timeline, VirtualTime to, bool s
       if (to != VirtualTime::Infinity()) timeline.clock->AdvanceTo(to);
       return;
     }
-    const bool woken = timeline.waiting && timeline.settled != releases_;
-    // Not before what it waited for was written, if that was by another process.
-    timeline.clock->AdvanceTo(woken ? std::max(next, last_release_) : next);
+    timeline.clock->AdvanceTo(next);
     budget -= kEventCost;
     Settle(process, timeline, budget);
     if (stop_when_seen && (releases_ != releases || interrupts_ != interrupts)) return;

@@ -28,6 +28,8 @@ class GpuTimelines : public SimulatedDevice {
   // Sets by which clock a channel goes, what it shares with the others of its process, and
   // that submissions are let in by this.
   void Prepare(Channel::Config& config);
+  // The time of the process's GPUs, which is its own when it stops.
+  TimeSource& TimeOf(pid_t process) { return *Of(process).clock; }
   void Add(std::shared_ptr<Channel> channel);
   void Remove(const Channel* channel);
   // After its channels are gone.

@@ -30,6 +30,9 @@ constexpr int64_t kNudgeAfter = 500'000'000, kNudgeStep = 1'000'000;
 // Each time by an eighth of what it has waited: that is how late it may notice.
 constexpr int64_t kNudgeFraction = 8;
 
+// How often a thread is looked at before it must have a name.
+constexpr int kLooksAtName = 64, kIsLibcuda = -1;
+
 // The clockid of a process's processor time (posix-timers.h MAKE_PROCESS_CPUCLOCK).
 clockid_t ProcessorClock(pid_t process) { return static_cast<clockid_t>(~process) << 3 | 2; }
 
@@ -47,6 +50,7 @@ ProcessClocks::Process& ProcessClocks::Of(pid_t id) {
   auto& process = processes_[id];
   if (process != nullptr) return *process;
   auto made = std::make_unique<Process>();
+  made->id = id;
   made->now = kStart;
   made->parent = ParentOf(id);
   made->pidfd = UniqueFd(static_cast<int>(syscall(SYS_pidfd_open, id, 0)));
@@ -88,10 +92,13 @@ void ProcessClocks::DiscardProcessorTime(Process& process, pid_t id) {
   process.wall_time = HostNanoseconds(CLOCK_MONOTONIC);
 }
 
-void ProcessClocks::ChargeRead(Process& process, Thread& thread) {
-  const bool waits = ++thread.reads > kReadsOfWait;
-  process.now =
-      process.now + (waits && !CountsProcessorTime() ? kTurnOfWait : options_.host.clock_read);
+void ProcessClocks::ChargeRead(Process& process, pid_t id) {
+  const bool waits = ++process.threads[id].reads > kReadsOfWait;
+  if (waits && !CountsProcessorTime()) {
+    process.now = process.now + kTurnOfWait;
+  } else if (!PassesOver(process, id)) {
+    process.now = process.now + options_.host.clock_read;
+  }
 }
 
 int ProcessClocks::Submit(Process& process, pid_t id, VirtualTime from) {
@@ -114,9 +121,9 @@ bool ProcessClocks::HasHiddenWork() const {
   });
 }
 
-SimulatedDevice::Progress ProcessClocks::AdvanceToEvent(Process& process, pid_t id) {
+SimulatedDevice::Progress ProcessClocks::Advance(Process& process, pid_t id, VirtualTime to) {
   std::lock_guard lock(*options_.machine_lock);
-  const auto progress = options_.device->Advance(id, process.next_event, true);
+  const auto progress = options_.device->Advance(id, to, true);
   process.next_event = options_.device->NextEvent(id);
   return progress;
 }
@@ -135,23 +142,31 @@ void ProcessClocks::NotBeforeChildren(Process& process) {
   }
 }
 
-bool ProcessClocks::StopsUnseen(Process& process, pid_t thread) {
-  // Where processor time does not count, what a thread has submitted is found when it
-  // stops itself, and not when libcuda's own thread happens to: so every run finds the
-  // same submissions at the same point.
-  if (CountsProcessorTime()) return false;
-  auto [it, unknown] = process.observers.try_emplace(thread, false);
-  if (unknown) it->second = ThreadName(thread).rfind("cuda", 0) == 0;
-  return it->second;
+bool ProcessClocks::PassesOver(Process& process, pid_t thread) {
+  if (CountsProcessorTime() || !process.uses_gpu) return false;
+  // A thread has its maker's name at first, and may stop a few times before it takes its
+  // own: until then it is passed over, whoever it is.
+  int& looks = process.passed_over[thread];
+  if (looks < 0 || looks >= kLooksAtName) return looks < 0;
+  const std::string name = ThreadName(thread);
+  if (name.rfind("cuda", 0) == 0) {
+    looks = kIsLibcuda;
+  } else if (thread == process.id || name != ThreadName(process.id)) {
+    looks = kLooksAtName;
+  } else {
+    ++looks;
+    return true;
+  }
+  return looks < 0;
 }
 
-ProcessClocks::Process& ProcessClocks::Stopped(pid_t id, pid_t thread) {
+ProcessClocks::Process& ProcessClocks::Stopped(pid_t id, pid_t thread, bool to_wait) {
   Process& process = Of(id);
   const VirtualTime from = process.now;
   TakeProcessorTime(process, id);
   NotBeforeChildren(process);
   process.submissions = 0;
-  if (process.uses_gpu && !StopsUnseen(process, thread)) {
+  if (CountsProcessorTime() || (!to_wait && !PassesOver(process, thread))) {
     process.submissions = Submit(process, id, from);
   }
   process.quiet_since = 0;
@@ -160,7 +175,8 @@ ProcessClocks::Process& ProcessClocks::Stopped(pid_t id, pid_t thread) {
   return process;
 }
 
-void ProcessClocks::SetUsesGpu(Process& process) {
+void ProcessClocks::SetUsesGpu(Process& process, pid_t thread) {
+  process.passed_over[thread] = kLooksAtName;
   if (!process.uses_gpu) ++gpu_processes_;
   process.uses_gpu = true;
 }
@@ -221,7 +237,7 @@ int ProcessClocks::Nudge(const std::function<bool(pid_t)>& waits) {
                            (process->now - process->nudged_since).picoseconds() / kNudgeFraction);
     // At least one event, and all that are due by then.
     while (process->next_event != VirtualTime::Infinity()) {
-      const auto progress = AdvanceToEvent(*process, id);
+      const auto progress = Advance(*process, id, process->next_event);
       const bool further = progress.time > process->now;
       process->now = std::max(process->now, progress.time);
       ++nudged;

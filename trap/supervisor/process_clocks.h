@@ -39,7 +39,7 @@ class ProcessClocks {
     VirtualTime waiting_since, waited_until;
   };
   struct Process {
-    pid_t parent = 0;
+    pid_t id = 0, parent = 0;
     UniqueFd pidfd;
     VirtualTime now;
     // What `now` accounts for, ns.
@@ -55,7 +55,8 @@ class ProcessClocks {
     int64_t quiet_since = 0;
     VirtualTime nudged_since = VirtualTime::Infinity();
     absl::flat_hash_map<pid_t, Thread> threads;
-    absl::flat_hash_map<pid_t, bool> observers;  // see StopsUnseen()
+    // Threads to pass over, and how often others have been looked at.
+    absl::flat_hash_map<pid_t, int> passed_over;
   };
   using Processes = absl::flat_hash_map<pid_t, std::unique_ptr<Process>>;
 
@@ -80,22 +81,27 @@ class ProcessClocks {
   Process* Find(pid_t process);
   const Processes& all() const { return processes_; }
 
-  // A thread of the process has stopped in a call: brings its clock up to date, and its
-  // GPUs with it.
-  Process& Stopped(pid_t process, pid_t thread);
-  void SetUsesGpu(Process& process);
+  // A thread of the process has stopped in a call: brings its clock up to date and, if the
+  // call is about time or GPUs, its GPUs with it. (Whether it stops to wait may depend on
+  // how threads happen to run.)
+  Process& Stopped(pid_t process, pid_t thread, bool to_wait = false);
+  void SetUsesGpu(Process& process, pid_t thread);
   int gpu_processes() const { return gpu_processes_; }
 
   void TakeProcessorTime(Process& process, pid_t id);
   // What it has used since it was looked at does not count.
   void DiscardProcessorTime(Process& process, pid_t id);
-  void ChargeRead(Process& process, Thread& thread);
+  void ChargeRead(Process& process, pid_t thread);
+  // Where processor time does not count, time must not depend on how threads happen to
+  // run. So libcuda's own threads are passed over: what they do is free, and does not lead
+  // to what others have submitted.
+  bool PassesOver(Process& process, pid_t thread);
   // Returns the number of new submissions.
   int Submit(Process& process, pid_t id, VirtualTime from);
   // Has anybody submitted work that has not been found yet?
   bool HasHiddenWork() const;
-  // Runs the process's GPUs to their next event.
-  SimulatedDevice::Progress AdvanceToEvent(Process& process, pid_t id);
+  // Runs the process's GPUs until somebody may notice, or to `to`.
+  SimulatedDevice::Progress Advance(Process& process, pid_t id, VirtualTime to);
 
   // The thread does something else than wait for a GPU.
   void EndWait(Thread& thread, pid_t process, pid_t id);
@@ -120,8 +126,6 @@ class ProcessClocks {
 
  private:
   void NotBeforeChildren(Process& process);
-  // Does a stop of this thread leave submissions to others undiscovered?
-  bool StopsUnseen(Process& process, pid_t thread);
   bool CountsProcessorTime() const { return options_.host.mode == HostTimeMode::kMeasured; }
 
   const Options options_;

@@ -84,7 +84,7 @@ SimulatedTime::SimulatedTime(const Options& options, Vdso vdso)
 
 void SimulatedTime::DriverCall(pid_t id, pid_t thread) {
   Process& process = clocks_.Stopped(id, thread);
-  clocks_.SetUsesGpu(process);
+  clocks_.SetUsesGpu(process, thread);
   clocks_.ForgetThread(process, id, thread);
   if (options_.clocks.host.mode == HostTimeMode::kFixed) {
     process.now = process.now + options_.clocks.host.driver_call;
@@ -269,15 +269,20 @@ void SimulatedTime::ServeClock(const seccomp_notif& notification, pid_t id,
     return;
   }
   Runs(thread_id);
-  // libcuda's own looks at the clock depend on how its threads happen to run. They are
-  // free, so that time does not.
-  if (!raw) clocks_.ChargeRead(process, thread);
+  // libcuda's reads are not charged, whose number depends on how its threads happen to run:
+  // CLOCK_MONOTONIC_RAW, and calls so coarse that nobody could tell.
+  const bool charged = notification.data.nr == SYS_clock_gettime && clock != CLOCK_MONOTONIC_RAW;
+  if (charged || thread.reads > ProcessClocks::kReadsOfWait) {
+    clocks_.ChargeRead(process, thread_id);
+  } else {
+    ++thread.reads;
+  }
   AnswerClock(notification, process.now, listener);
 }
 
 void SimulatedTime::ServeWait(const seccomp_notif& notification, const Tracee& tracee,
                               NotifyListener& listener) {
-  Process& process = clocks_.Stopped(tracee.process, static_cast<pid_t>(notification.pid));
+  Process& process = clocks_.Stopped(tracee.process, static_cast<pid_t>(notification.pid), true);
   HoldOrAnswer(notification, tracee.process, tracee.pidfd.get(),
                std::make_unique<TimedWait>(notification, process.now, realtime_offset_), listener);
 }
@@ -304,7 +309,7 @@ void SimulatedTime::HoldOrAnswer(const seccomp_notif& notification, pid_t id, in
                                  static_cast<uint64_t>(notification.data.nr),
                                  wait->left_to_kernel());
       }
-      process.now = process.now + kFruitlessLook;
+      if (!clocks_.PassesOver(process, thread)) process.now = process.now + kFruitlessLook;
       Runs(thread);
       listener.ReplyContinue(notification.id);
       return;
@@ -348,7 +353,7 @@ void SimulatedTime::ServeTransfer(const seccomp_notif& notification, const Trans
     return;
   }
   ++counters_.transfers;
-  Process& process = clocks_.Stopped(tracee.process, thread);
+  Process& process = clocks_.Stopped(tracee.process, thread, true);
   const bool sends = call.kind == TransferCall::Kind::kSend;
   const bool is_socket = conduit.kind == Conduit::Kind::kSocket;
   const bool ready = IsReady(file.get(), sends ? POLLOUT : POLLIN);
@@ -419,7 +424,7 @@ void SimulatedTime::LetGo(HeldCalls::Calls::iterator call, NotifyListener& liste
             : answer == &TimedWait::Ready ? "was ready:"
                                           : "was interrupted:");
   if (held.wait->is_clock()) {
-    clocks_.ChargeRead(process, process.threads[held.thread]);
+    clocks_.ChargeRead(process, held.thread);
     AnswerClock(held.wait->notification(), process.now, listener);
   } else {
     (held.wait.get()->*answer)(listener, process.now);
@@ -657,7 +662,8 @@ void SimulatedTime::Pass(NotifyListener& listener) {
     const bool known_quiet = quiet_ && sole_runner_ == 0;
     if (!known_quiet) {
       if (!MayPass(next, listener)) break;
-      const int submitted = SubmitAll();
+      // What was submitted before everybody stopped; not what somebody submits who runs.
+      const int submitted = quiet_ ? SubmitAll() : 0;
       CheckPolled(0, listener);
       CheckSignals(listener);
       if (submitted > 0 || let_go_) continue;
@@ -665,7 +671,7 @@ void SimulatedTime::Pass(NotifyListener& listener) {
     clocks_.NoteProgress();
     ++counters_.jumps;
     if (event <= std::min(deadline, timer.time)) {
-      PassToEvent(process, listener);
+      PassToEvent(process, event, listener);
     } else if (timer.time <= deadline) {
       PassToTimer(timer, listener);
     } else {
@@ -676,9 +682,9 @@ void SimulatedTime::Pass(NotifyListener& listener) {
   ArmNextTick(hidden_work, ticked);
 }
 
-void SimulatedTime::PassToEvent(pid_t id, NotifyListener& listener) {
+void SimulatedTime::PassToEvent(pid_t id, VirtualTime event, NotifyListener& listener) {
   Process& process = clocks_.Of(id);
-  const auto progress = clocks_.AdvanceToEvent(process, id);
+  const auto progress = clocks_.Advance(process, id, event);
   if (quiet_) {
     clocks_.LiftAll(progress.time, true);
   } else {

@@ -129,7 +129,7 @@ class SimulatedTime {
   // Takes in what was submitted before everybody stopped; how much that was.
   int SubmitAll();
   // Let it come; MayPass() has allowed it.
-  void PassToEvent(pid_t process, NotifyListener& listener);
+  void PassToEvent(pid_t process, VirtualTime event, NotifyListener& listener);
   void PassToTimer(VirtualTimers::Due due, NotifyListener& listener);
   void PassToDeadline(HeldCalls::Calls::iterator call, NotifyListener& listener);
   void ArmTick(int64_t nanoseconds);

@@ -353,6 +353,17 @@ WAY(timer_restarts_sem_wait, 20) {
   Row("signals", 3, *count);
 }
 
+WAY(killed_sleep_ends_at_once, 10) {
+  // On a busy machine it takes the one who is killed a while to die; no time passes meanwhile.
+  for (int i = 0; i < 5; ++i) {
+    const pid_t child = ForkChild([] { Sleep(1000); });
+    const pid_t bystander = ForkChild([] { Sleep(500); });
+    Sleep(2);
+    KillChild(child);
+    KillChild(bystander);
+  }
+}
+
 WAY(stopped_sleep_ends_in_time, 20) {
   const pid_t child = ForkChild([] {
     const timespec time = Units(20);

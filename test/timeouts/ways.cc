@@ -60,7 +60,8 @@ void RunWays(int count, char** names) {
 }
 
 void PrintRows() {
-  const char* separator = "{";
+  const char* separator = "";
+  printf("{");
   for (const std::string& row : rows) {
     printf("%s%s", separator, row.c_str());
     separator = ",\n ";

@@ -41,6 +41,10 @@ int main(int argc, char** argv) {
   app.add_option("--log-calls", options.log_calls, "write every driver call to this file");
   app.add_option("--trace", options.trace,
                  "write a timeline of the GPUs to this file, for ui.perfetto.dev");
+  app.add_option("--report", options.report,
+                 "write report.html and report.json about the run into this directory");
+  app.add_flag("!--no-status", options.status,
+               "no status line on the terminal while simulated time passes");
   app.add_option("--nice", options.nice, "nice value of processes that use a GPU")
       ->check(CLI::Range(0, 19))
       ->capture_default_str();
@@ -82,9 +86,15 @@ int main(int argc, char** argv) {
                  options.command[0].c_str());
     return 125;
   }
-  if (!options.trace.empty() && options.host_time.mode == phantora::HostTimeMode::kReal) {
-    std::fputs("phantora-run: --trace needs simulated time; add --host-time measured\n", stderr);
-    return 125;
+  if (options.host_time.mode == phantora::HostTimeMode::kReal) {
+    const char* needy = !options.trace.empty()    ? "--trace"
+                        : !options.report.empty() ? "--report"
+                                                  : nullptr;
+    if (needy != nullptr) {
+      std::fprintf(stderr, "phantora-run: %s needs simulated time; add --host-time measured\n",
+                   needy);
+      return 125;
+    }
   }
   if (options.command.empty()) {
     std::fputs(app.help().c_str(), stderr);

@@ -1,7 +1,7 @@
 #include "tools/run_recorder.h"
 
-#include <cerrno>
-#include <cstring>
+#include <algorithm>
+#include <cstddef>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -10,92 +10,109 @@
 namespace phantora {
 namespace {
 
-// The track of a process's host waits; channels are numbered from 1.
-constexpr uint64_t kHostTrack = 0;
+constexpr size_t kMostNames = 10000;
 
-double Microseconds(VirtualSpan span) { return static_cast<double>(span.picoseconds()) / 1e6; }
+const char* TraceName(CopyKind kind) {
+  switch (kind) {
+    case CopyKind::kHostToDevice:
+      return "copy host to device";
+    case CopyKind::kDeviceToHost:
+      return "copy device to host";
+    case CopyKind::kInDevice:
+      return "copy in device memory";
+    case CopyKind::kHostToHost:
+      return "copy host to host";
+    case CopyKind::kFill:
+      return "fill";
+  }
+  return "copy";
+}
 
 }  // namespace
 
-RunRecorder::~RunRecorder() {
-  if (trace_ == nullptr) return;
-  std::fputs("\n]}\n", trace_);
-  std::fclose(trace_);
-}
-
-absl::Status RunRecorder::OpenTrace(const std::string& path) {
-  trace_ = std::fopen(path.c_str(), "we");
-  if (trace_ == nullptr) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("cannot write the trace ", path, ": ", std::strerror(errno)));
+RunRecorder::Rank& RunRecorder::Of(pid_t process) {
+  Rank*& rank = alive_[process];
+  if (rank != nullptr) return *rank;
+  const std::optional<int> given = options_.launcher_rank(process);
+  int number = given.value_or(0);
+  while (!numbers_.insert(number).second) ++number;
+  std::string name = absl::StrCat(given ? "rank " : "process ", given.value_or(number));
+  if (given && number != *given) absl::StrAppend(&name, " (another process)");
+  ranks_.push_back(std::make_unique<Rank>(
+      Rank{number, std::move(name), process, RankStatistics(options_.start), nullptr}));
+  rank = ranks_.back().get();
+  if (trace_ != nullptr) {
+    rank->trace = std::make_unique<TimelineTrace>(trace_.get(), number, rank->name);
   }
-  std::fputs("{\"displayTimeUnit\": \"ns\", \"traceEvents\": [\n", trace_);
-  std::fputs("{\"ph\": \"M\", \"pid\": 0, \"name\": \"trace_start\"}", trace_);
-  return absl::OkStatus();
+  return *rank;
 }
 
-RunRecorder::Totals& RunRecorder::Of(pid_t process) {
-  auto [it, made] = totals_.try_emplace(process);
-  if (made) {
-    it->second.number = static_cast<int>(totals_.size()) - 1;
-    if (trace_ != nullptr) {
-      std::fprintf(trace_,
-                   ",\n{\"ph\": \"M\", \"pid\": %d, \"name\": \"process_name\", \"args\": "
-                   "{\"name\": \"rank process %d\"}}",
-                   it->second.number, it->second.number);
-    }
-  }
-  return it->second;
+const std::string& RunRecorder::NameOf(const Code& code) {
+  if (names_.size() >= kMostNames) names_.clear();
+  std::string& name = names_[code.fingerprint];
+  if (name.empty()) name = absl::StrFormat("kernel %08x", code.fingerprint >> 32);
+  return name;
 }
 
-void RunRecorder::NameTrack(int process, uint64_t track, const std::string& name) {
-  if (!named_.try_emplace({process, track}, true).second) return;
-  std::fprintf(trace_,
-               ",\n{\"ph\": \"M\", \"pid\": %d, \"tid\": %llu, \"name\": \"thread_name\", "
-               "\"args\": {\"name\": \"%s\"}}",
-               process, static_cast<unsigned long long>(track), name.c_str());
+void RunRecorder::Kernel(const Work& work, const Qmd& launch, const Code& code) {
+  Rank& rank = Of(work.process);
+  const bool internal = code.internal != nullptr;
+  const std::string name = internal ? code.internal : NameOf(code);
+  rank.statistics.Kernel(work, name, internal);
+  if (rank.trace == nullptr) return;
+  rank.trace->Work(
+      work.gpu, work.channel, SinceStart(work.start), SinceStart(work.start + work.duration),
+      "kernel", name,
+      absl::StrFormat(R"("grid":[%d,%d,%d],"block":[%d,%d,%d],"registers":%d,"shared_bytes":%d,)"
+                      R"("time":"%s")",
+                      launch.grid.x, launch.grid.y, launch.grid.z, launch.block.x, launch.block.y,
+                      launch.block.z, launch.registers, launch.shared_bytes, Name(work.source)));
 }
 
-void RunRecorder::Event(const Work& work, absl::string_view name, const std::string& arguments) {
-  const int number = totals_.at(work.process).number;
-  NameTrack(number, work.channel, absl::StrFormat("GPU %d channel %d", work.gpu, work.channel));
-  std::fprintf(trace_,
-               ",\n{\"ph\": \"X\", \"pid\": %d, \"tid\": %u, \"ts\": %.6f, \"dur\": %.6f, "
-               "\"name\": \"%.*s\", \"args\": {%s}}",
-               number, work.channel, Microseconds(work.start - start_), Microseconds(work.duration),
-               static_cast<int>(name.size()), name.data(), arguments.c_str());
+void RunRecorder::Copy(const Work& work, uint64_t bytes, CopyKind kind) {
+  Rank& rank = Of(work.process);
+  rank.statistics.Copy(work, bytes, kind);
+  if (rank.trace == nullptr) return;
+  rank.trace->Work(work.gpu, work.channel, SinceStart(work.start),
+                   SinceStart(work.start + work.duration), "copy", TraceName(kind),
+                   absl::StrFormat(R"("bytes":%d,"time":"%s")", bytes, Name(work.source)));
 }
 
-void RunRecorder::Kernel(const Work& work, const Qmd& launch, const char* internal) {
-  Totals& totals = Of(work.process);
-  ++totals.kernels;
-  totals.kernel_time = totals.kernel_time + work.duration;
-  if (trace_ == nullptr) return;
-  Event(work, internal != nullptr ? internal : "kernel",
-        absl::StrFormat("\"grid\": [%d, %d, %d], \"block\": [%d, %d, %d], \"registers\": %d, "
-                        "\"shared_bytes\": %d, \"time_from\": \"%s\"",
-                        launch.grid.x, launch.grid.y, launch.grid.z, launch.block.x, launch.block.y,
-                        launch.block.z, launch.registers, launch.shared_bytes, source_));
+void RunRecorder::VideoMemory(pid_t process, int gpu, int64_t bytes) {
+  if (bytes < 0 && !alive_.contains(process)) return;  // of one that has ended
+  Rank& rank = Of(process);
+  const VirtualTime now = std::max(options_.now(process), options_.start);
+  rank.statistics.Memory(now, bytes);
+  if (rank.trace != nullptr) rank.trace->Memory(SinceStart(now), rank.statistics.memory());
 }
 
-void RunRecorder::Copy(const Work& work, uint64_t bytes, bool over_pcie) {
-  Totals& totals = Of(work.process);
-  ++totals.copies;
-  totals.copy_time = totals.copy_time + work.duration;
-  if (trace_ == nullptr) return;
-  Event(work, over_pcie ? "copy over PCIe" : "copy in memory",
-        absl::StrFormat("\"bytes\": %d", bytes));
+void RunRecorder::Wait(pid_t process, VirtualTime since, VirtualTime until) {
+  Rank& rank = Of(process);
+  if (rank.trace != nullptr) rank.trace->Wait(SinceStart(since), SinceStart(until));
 }
 
-void RunRecorder::Wait(pid_t process, pid_t thread, VirtualTime since, VirtualTime until) {
-  const int number = Of(process).number;
-  if (trace_ == nullptr) return;
-  NameTrack(number, kHostTrack, "host waits for GPUs");
-  std::fprintf(trace_,
-               ",\n{\"ph\": \"X\", \"pid\": %d, \"tid\": %d, \"ts\": %.6f, \"dur\": %.6f, "
-               "\"name\": \"wait\", \"args\": {}}",
-               number, static_cast<int>(kHostTrack), Microseconds(since - start_),
-               Microseconds(until - since));
+void RunRecorder::End(pid_t process, VirtualSpan elapsed, VirtualSpan waited) {
+  const auto it = alive_.find(process);
+  if (it == alive_.end()) return;
+  Rank& rank = *it->second;
+  alive_.erase(it);
+  rank.statistics.End(elapsed, waited);
+  if (rank.trace != nullptr && rank.statistics.memory() != 0) rank.trace->Memory(elapsed, 0);
+  rank.trace.reset();
+}
+
+absl::Status RunRecorder::Close() {
+  alive_.clear();
+  for (const auto& rank : ranks_) rank->trace.reset();
+  return trace_ == nullptr ? absl::OkStatus() : std::exchange(trace_, nullptr)->Close();
+}
+
+std::vector<const RunRecorder::Rank*> RunRecorder::ranks() const {
+  std::vector<const Rank*> ranks;
+  for (const auto& rank : ranks_) ranks.push_back(rank.get());
+  std::sort(ranks.begin(), ranks.end(),
+            [](const Rank* a, const Rank* b) { return a->number < b->number; });
+  return ranks;
 }
 
 }  // namespace phantora

@@ -1,58 +1,82 @@
-// What a run did in simulated time: totals by process, and a timeline for Perfetto.
+// Gathers what a run did in simulated time: statistics of every rank, and a timeline.
 #ifndef PHANTORA_TOOLS_RUN_RECORDER_H_
 #define PHANTORA_TOOLS_RUN_RECORDER_H_
 
 #include <sys/types.h>
 
 #include <cstdint>
-#include <cstdio>
-#include <map>
+#include <functional>
 #include <memory>
+#include <optional>
+#include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
-#include "absl/strings/string_view.h"
+#include "tools/rank_statistics.h"
+#include "tools/timeline_trace.h"
+#include "tools/trace_writer.h"
 #include "trap/gpu/gpu_services.h"
+#include "trap/rm/memory_observer.h"
 
 namespace phantora {
 
 // Called under the machine's lock.
-class RunRecorder : public WorkObserver {
+class RunRecorder : public WorkObserver, public MemoryObserver {
  public:
-  // Times are told relative to `start`; `source` says where those of kernels come from.
-  RunRecorder(VirtualTime start, std::string source) : start_(start), source_(std::move(source)) {}
-  ~RunRecorder() override;
-
-  // Writes a timeline to `path`, in the JSON form of the Trace Event Format, which
-  // ui.perfetto.dev opens. Processes are numbered in the order of their first work, so
-  // that the same run gives the same file.
-  absl::Status OpenTrace(const std::string& path);
-
-  void Kernel(const Work& work, const Qmd& launch, const char* internal) override;
-  void Copy(const Work& work, uint64_t bytes, bool over_pcie) override;
-  // A thread waited for its GPUs.
-  void Wait(pid_t process, pid_t thread, VirtualTime since, VirtualTime until);
-
-  struct Totals {
-    int number = 0;  // from 0, by first work
-    uint64_t kernels = 0, copies = 0;
-    VirtualSpan kernel_time, copy_time;  // sums; work of several channels may overlap
+  struct Options {
+    VirtualTime start;  // of the run
+    // The clock of a process.
+    std::function<VirtualTime(pid_t process)> now;
+    // The number that a launcher gave to a process, if it did.
+    std::function<std::optional<int>(pid_t process)> launcher_rank;
   };
-  const std::map<pid_t, Totals>& totals() const { return totals_; }
-  const std::string& source() const { return source_; }
+
+  // A process that used a GPU.
+  struct Rank {
+    // Unique: the launcher's, or the lowest free one in the order of first work. Process
+    // ids would differ from run to run.
+    int number;
+    std::string name;  // "rank 3" if the launcher says so, else "process 3"
+    pid_t process;
+    RankStatistics statistics;
+    std::unique_ptr<TimelineTrace> trace;  // may be null
+  };
+
+  explicit RunRecorder(Options options) : options_(std::move(options)) {}
+
+  // Writes a timeline too, from now on.
+  void SetTrace(std::unique_ptr<TraceWriter> trace) { trace_ = std::move(trace); }
+
+  void Kernel(const Work& work, const Qmd& launch, const Code& code) override;
+  void Copy(const Work& work, uint64_t bytes, CopyKind kind) override;
+  void VideoMemory(pid_t process, int gpu, int64_t bytes) override;
+  // A thread waited for its GPUs.
+  void Wait(pid_t process, VirtualTime since, VirtualTime until);
+  // The process has ended, or the run has; its clock said `elapsed` since the start, of
+  // which it waited `waited`. What of it comes later is ignored, unless it is work: then
+  // its id stands for another process.
+  void End(pid_t process, VirtualSpan elapsed, VirtualSpan waited);
+
+  // After the last End. Completes the trace. Errors: it could not be written.
+  absl::Status Close();
+
+  // By number.
+  std::vector<const Rank*> ranks() const;
 
  private:
-  Totals& Of(pid_t process);
-  // Writes an event; `arguments` are members of a JSON object.
-  void Event(const Work& work, absl::string_view name, const std::string& arguments);
-  void NameTrack(int process, uint64_t track, const std::string& name);
+  Rank& Of(pid_t process);
+  const std::string& NameOf(const Code& code);
+  VirtualSpan SinceStart(VirtualTime time) const { return time - options_.start; }
 
-  const VirtualTime start_;
-  const std::string source_;
-  std::FILE* trace_ = nullptr;
-  std::map<pid_t, Totals> totals_;
-  std::map<std::pair<int, uint64_t>, bool> named_;
+  const Options options_;
+  std::unique_ptr<TraceWriter> trace_;
+  std::vector<std::unique_ptr<Rank>> ranks_;
+  std::set<int> numbers_;
+  absl::flat_hash_map<pid_t, Rank*> alive_;
+  absl::flat_hash_map<uint64_t, std::string> names_;  // by fingerprint
 };
 
 }  // namespace phantora

@@ -2,16 +2,23 @@
 
 #include <signal.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <memory>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "clock/time_source.h"
 #include "profiles/gpu_profile.h"
 #include "tools/driver_libraries.h"
+#include "tools/launcher_rank.h"
 #include "tools/run_recorder.h"
+#include "tools/run_report.h"
+#include "tools/run_summary.h"
+#include "tools/status_line.h"
+#include "tools/trace_writer.h"
 #include "trap/gpu/gpu_scheduler.h"
 #include "trap/gpu/gpu_timelines.h"
 #include "trap/gpu/internal_kernels.h"
@@ -54,19 +61,39 @@ LaunchOptions MakeLaunchOptions(const SessionOptions& options, const DriverLibra
   return launch;
 }
 
-void ReportTime(const SimulatedTime& time, const RunRecorder& recorder, bool verbose) {
-  for (const auto& rank : time.clocks().ranks()) {
-    const auto it = recorder.totals().find(rank.process);
-    if (it == recorder.totals().end()) continue;
-    const auto seconds = [](VirtualSpan span) { return span.picoseconds() / 1e12; };
-    const auto& work = it->second;
-    LogWarning(absl::StrFormat(
-        "process %d: %.6f s of simulated time; waited %.6f s for GPUs; %d kernels in %.6f s "
-        "(not executed; times from %s), %d copies in %.6f s",
-        rank.process, seconds(rank.elapsed), seconds(rank.waited), work.kernels,
-        seconds(work.kernel_time), recorder.source(), work.copies, seconds(work.copy_time)));
+const char* Name(HostTimeMode mode) {
+  switch (mode) {
+    case HostTimeMode::kReal:
+      return "real";
+    case HostTimeMode::kMeasured:
+      return "measured";
+    case HostTimeMode::kFixed:
+      return "fixed";
+    case HostTimeMode::kZero:
+      return "zero";
   }
-  if (!verbose) return;
+  return "";
+}
+
+// What the run has made, where it was asked to; `path` is nothing otherwise.
+void Tell(const absl::Status& written, const std::string& path) {
+  if (!written.ok()) {
+    LogWarning(std::string(written.message()));
+  } else if (!path.empty()) {
+    LogSummary(absl::StrCat("wrote ", path));
+  }
+}
+
+void ReportTime(const SessionOptions& options, const SimulatedTime& time,
+                const RunRecorder& recorder, const char* price_source) {
+  const size_t largest = options.verbose || !options.report.empty() ? 10 : 3;
+  const auto lines = Summary(recorder, largest);
+  for (const std::string& line : lines) LogSummary(line);
+  if (!lines.empty()) {
+    LogWarning(absl::StrCat("kernels were not executed; their times come from ", price_source,
+                            " (see LIMITATIONS.md)"));
+  }
+  if (!options.verbose) return;
   const auto& counters = time.counters();
   LogInfo(
       absl::StrFormat("%d clock reads, %d held calls (%d waits for GPUs), %d jumps, %d looks "
@@ -75,19 +102,36 @@ void ReportTime(const SimulatedTime& time, const RunRecorder& recorder, bool ver
                       counters.scans, counters.nudges));
 }
 
-void Report(const SessionOptions& options, const Supervisor& supervisor,
-            const RunRecorder& recorder, const GpuServices& services, const Machine& machine) {
-  if (const std::string unknown = machine.unknowns->Report(); !unknown.empty()) {
+void Report(const SessionOptions& options, const Supervisor& supervisor, RunRecorder& recorder,
+            ReportFiles* report, const GpuServices& services, const Machine& machine) {
+  const std::string unknown = machine.unknowns->Report();
+  if (!unknown.empty()) {
     LogWarning(absl::StrCat(
         "the run met things that are not emulated; check before trusting its results:\n", unknown));
   }
   const auto& work = services.counters;
-  if (supervisor.time() != nullptr) {
-    ReportTime(*supervisor.time(), recorder, options.verbose);
+  const char* price_source = services.pricer->Source();
+  if (const SimulatedTime* time = supervisor.time()) {
+    for (const auto& rank : time->clocks().ranks()) recorder.End(rank.process, rank.elapsed, rank.waited);
+    ReportTime(options, *time, recorder, price_source);
+    Tell(recorder.Close(), options.trace);
   } else if (const uint64_t skipped = work.kernels - work.internal_kernels; skipped > 0) {
     LogWarning(absl::StrFormat(
         "%d kernels were not executed and took %g us each; time is real time (see LIMITATIONS.md)",
         skipped, options.kernel_microseconds.value_or(0)));
+  }
+  if (report != nullptr) {
+    Tell(report->Write(BuildReport({.command = options.command,
+                                    .gpu = machine.profile.name,
+                                    .product = machine.profile.product,
+                                    .gpus = options.gpus,
+                                    .driver = machine.driver.text,
+                                    .host_time = Name(options.host_time.mode),
+                                    .host_scale = options.host_time.scale,
+                                    .price_source = price_source,
+                                    .unknowns = unknown},
+                                   recorder)),
+         absl::StrCat(options.report, "/report.html"));
   }
   if (!options.verbose) return;
   const SupervisorCounters& counters = supervisor.counters();
@@ -112,6 +156,18 @@ int Supervise(const SessionOptions& options, int signals) {
   if (!driver.ok()) return Fail(driver.status());
   auto filter = BuildFilter(options.host_time.mode != HostTimeMode::kReal);
   if (!filter.ok()) return Fail(filter.status());
+  std::unique_ptr<TraceWriter> trace;
+  if (!options.trace.empty()) {
+    auto opened = TraceWriter::Open(options.trace);
+    if (!opened.ok()) return Fail(opened.status());
+    trace = *std::move(opened);
+  }
+  std::unique_ptr<ReportFiles> report;
+  if (!options.report.empty()) {
+    auto opened = ReportFiles::Open(options.report);
+    if (!opened.ok()) return Fail(opened.status());
+    report = *std::move(opened);
+  }
   // The child is forked before any thread exists.
   auto command = Launch(*filter, MakeLaunchOptions(options, *driver));
   if (!command.ok()) return Fail(command.status());
@@ -139,11 +195,12 @@ int Supervise(const SessionOptions& options, int signals) {
   if (simulated && !options.kernel_microseconds) pricer = &model;
   GpuServices services{&time, &events, pricer, &*internal_kernels, log.get(), &unknowns, {}};
   GpuTimelines timelines(&services);
-  RunRecorder recorder(ProcessClocks::Start(), pricer->Source());
+  const ProcessClocks* clocks = nullptr;
+  RunRecorder recorder({.start = ProcessClocks::Start(),
+                        .now = [&clocks](pid_t process) { return clocks->NowOf(process); },
+                        .launcher_rank = LauncherRank});
+  recorder.SetTrace(std::move(trace));
   if (simulated) services.observer = &recorder;
-  if (!options.trace.empty()) {
-    if (auto status = recorder.OpenTrace(options.trace); !status.ok()) return Fail(status);
-  }
   TurnLock machine_lock;
   GpuScheduler scheduler(&machine_lock, &services, [&events] { return events.Drain(); });
   if (simulated) scheduler.Simulate(&timelines);
@@ -154,12 +211,14 @@ int Supervise(const SessionOptions& options, int signals) {
                   .scheduler = &scheduler,
                   .services = &services,
                   .log = log.get(),
-                  .unknowns = &unknowns};
+                  .unknowns = &unknowns,
+                  .memory_observer = simulated ? &recorder : nullptr};
   ResourceManager rm{.machine = &machine, .server = {}, .tracee_memory = {}};
   SyntheticFiles files;
   AddDriverFiles(
       &rm, {.uvm = [&rm](pid_t process) { return std::make_shared<UvmDevice>(&rm, process); }},
       &files);
+  std::unique_ptr<StatusLine> status_line;
   auto supervisor = Supervisor::Create(
       {.files = &files,
        .log = log.get(),
@@ -168,14 +227,25 @@ int Supervise(const SessionOptions& options, int signals) {
        .host_time = options.host_time,
        .device = &timelines,
        .unknowns = &unknowns,
-       .waited = [&recorder](pid_t process, pid_t thread, VirtualTime since,
-                             VirtualTime until) { recorder.Wait(process, thread, since, until); },
+       .waited = [&recorder](pid_t process, pid_t, VirtualTime since,
+                             VirtualTime until) { recorder.Wait(process, since, until); },
+       .between_calls =
+           [&] {
+             if (status_line == nullptr || !status_line->Wanted()) return;
+             status_line->Set({clocks->Latest() - ProcessClocks::Start(), clocks->gpu_processes(),
+                               services.counters.kernels});
+           },
        .process_died =
            [&](pid_t process) {
+             const auto* ended = clocks == nullptr ? nullptr : clocks->last_finished();
+             if (ended != nullptr && ended->process == process) {
+               recorder.End(process, ended->elapsed, ended->waited);
+             }
              rm.ProcessDied(process);
              timelines.ProcessDied(process);
            }});
   if (!supervisor.ok()) return Fail(supervisor.status());
+  if ((*supervisor)->time() != nullptr) clocks = &(*supervisor)->time()->clocks();
   LogInfo(absl::StrFormat("%d x %s, driver %s from %s", options.gpus, profile->product,
                           driver->version.text, driver->library_directory));
   if (!command->listener.synchronous_wake_up()) {
@@ -183,10 +253,14 @@ int Supervise(const SessionOptions& options, int signals) {
         "this kernel lacks SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP (Linux 6.6); driver calls "
         "are slower");
   }
+  if (simulated && options.status && StatusLine::Possible(STDERR_FILENO)) {
+    status_line = std::make_unique<StatusLine>(STDERR_FILENO);
+  }
   scheduler.Start();
   const int status = (*supervisor)->Run(*std::move(command), signals);
   scheduler.Stop();
-  Report(options, **supervisor, recorder, services, machine);
+  if (status_line != nullptr) status_line->Stop();
+  Report(options, **supervisor, recorder, report.get(), services, machine);
   if (WIFSIGNALED(status)) {
     LogInfo(absl::StrCat("the command was ended by signal ", WTERMSIG(status)));
     return 128 + WTERMSIG(status);

@@ -259,9 +259,9 @@ Progress ComputeObject::StartQmd(ExecutionContext& context, uint64_t address) {
     if (Progress progress = StartInternal(context, *running); progress != Progress::kDone) {
       return progress;
     }
-    need = {.span = context.services.pricer->Kernel(qmd),
-            .demand = DemandOf(context.sm_limits, qmd),
-            .level = qmd.group};
+    const Price price = context.services.pricer->Kernel(qmd);
+    running->source = price.source;
+    need = {.span = price.time, .demand = DemandOf(context.sm_limits, qmd), .level = qmd.group};
     if (context.services.log->enabled()) {
       context.services.log->Line(
           context.process,
@@ -290,7 +290,7 @@ Progress ComputeObject::StartInternal(ExecutionContext& context, Running& runnin
   const Qmd& qmd = running.qmd;
   GpuServices& services = context.services;
   const InternalKernels::Kernel* internal =
-      services.internal_kernels->Identify(context.memory(), qmd.program);
+      services.internal_kernels->Identify(context.memory(), qmd.program, running.fingerprint);
   ++services.counters.kernels;
   if (internal == nullptr) return Progress::kDone;
   ++services.counters.internal_kernels;
@@ -322,9 +322,9 @@ Progress ComputeObject::CompleteQmd(ExecutionContext& context, const Running& ru
   pending_forks_ -= running.forks.size();
   if (context.services.observer != nullptr && qmd.type == Qmd::Type::kGrid) {
     const VirtualTime began = running.work->began();
-    context.services.observer->Kernel(
-        {context.process, context.gpu, context.channel, began, running.work->ends() - began}, qmd,
-        running.internal);
+    context.services.observer->Kernel({context.process, context.gpu, context.channel, began,
+                                       running.work->ends() - began, running.source},
+                                      qmd, {running.fingerprint, running.internal});
   }
   for (const Qmd::Release& release : qmd.releases) {
     if (!release.enabled) continue;

@@ -53,8 +53,10 @@ class ComputeObject : public EngineObject {
   // A QMD whose time is not over.
   struct Running {
     Qmd qmd;
+    uint64_t fingerprint = 0;        // of its code
     const char* internal = nullptr;  // name of libcuda's own kernel
-    std::vector<ForkAction> forks;   // due when it completes
+    PriceSource source = PriceSource::kPlaceholder;
+    std::vector<ForkAction> forks;  // due when it completes
     std::optional<EngineWork> work;
   };
   // Runs what is ready, and what becomes ready by that, within a budget; the QMDs that are

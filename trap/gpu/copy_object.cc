@@ -110,7 +110,7 @@ Progress CopyObject::StartTransfer(ExecutionContext& context, uint32_t flags) {
     if (remap.FromSource() || remap.LeavesHoles()) {
       swizzle_lines_ = length == 0 ? 0 : lines;
       swizzle_line_ = swizzle_element_ = 0;
-      Start(context, length * remap.destination_bytes() * lines);
+      Start(context, length * remap.destination_bytes() * lines, remap.FromSource());
       return Progress::kDone;
     }
     const uint32_t constants[2] = {reg(m::kRemapConstA), reg(m::kRemapConstB)};
@@ -121,28 +121,36 @@ Progress CopyObject::StartTransfer(ExecutionContext& context, uint32_t flags) {
     }
     transfer.line_bytes = length * remap.destination_bytes();
   }
-  Start(context, transfer.line_bytes * transfer.lines);
+  Start(context, transfer.line_bytes * transfer.lines, reads_source);
   transfers_.Add(std::move(transfer));
   return Progress::kDone;
 }
 
-void CopyObject::Start(ExecutionContext& context, uint64_t bytes) {
+void CopyObject::Start(ExecutionContext& context, uint64_t bytes, bool reads_source) {
   const auto on_host = [&context](uint64_t address) {
     const auto piece = context.memory().Find(address);
     return piece && piece->memory->kind() != MemoryKind::kVidmem;
   };
+  // The source's registers of a fill are left over from another copy.
+  const bool from_host = reads_source && on_host(Address(m::kOffsetInUpper, m::kOffsetInLower));
+  const bool to_host = on_host(Address(m::kOffsetOutUpper, m::kOffsetOutLower));
   bytes_ = bytes;
-  over_pcie_ = on_host(Address(m::kOffsetInUpper, m::kOffsetInLower)) ||
-               on_host(Address(m::kOffsetOutUpper, m::kOffsetOutLower));
-  const VirtualSpan span = context.services.pricer->Copy(bytes, over_pcie_);
-  work_.emplace(context.copy_engine, context.time.Now(), EngineWork::Need{.span = span});
+  kind_ = CopyKind::kFill;
+  if (reads_source && from_host) {
+    kind_ = to_host ? CopyKind::kHostToHost : CopyKind::kHostToDevice;
+  } else if (reads_source) {
+    kind_ = to_host ? CopyKind::kDeviceToHost : CopyKind::kInDevice;
+  }
+  const Price price = context.services.pricer->Copy(bytes, from_host || to_host);
+  source_ = price.source;
+  work_.emplace(context.copy_engine, context.time.Now(), EngineWork::Need{.span = price.time});
 }
 
 void CopyObject::Tell(ExecutionContext& context) {
   if (context.services.observer == nullptr) return;
   context.services.observer->Copy({context.process, context.gpu, context.channel, work_->began(),
-                                   work_->ends() - work_->began()},
-                                  bytes_, over_pcie_);
+                                   work_->ends() - work_->began(), source_},
+                                  bytes_, kind_);
 }
 
 Progress CopyObject::Swizzle(ExecutionContext& context) {

@@ -32,7 +32,7 @@ class CopyObject : public EngineObject {
   Progress Launch(ExecutionContext& context, uint32_t flags);
   Progress StartTransfer(ExecutionContext& context, uint32_t flags);
   // Has the copy engine work on a transfer of `bytes`.
-  void Start(ExecutionContext& context, uint64_t bytes);
+  void Start(ExecutionContext& context, uint64_t bytes, bool reads_source);
   // Goes on with a component remap that takes values from the source or leaves holes.
   Progress Swizzle(ExecutionContext& context);
   void Tell(ExecutionContext& context);
@@ -48,7 +48,8 @@ class CopyObject : public EngineObject {
   // The launch at hand: how the engine gets on with it, and what it is.
   std::optional<EngineWork> work_;
   uint64_t bytes_ = 0;
-  bool over_pcie_ = false;
+  CopyKind kind_ = CopyKind::kFill;
+  PriceSource source_ = PriceSource::kPlaceholder;
 };
 
 }  // namespace phantora

@@ -27,32 +27,49 @@ class InterruptSink {
   virtual void ChannelError(int gpu, pid_t process) = 0;
 };
 
+// How well the price of a piece of work is known.
+enum class PriceSource {
+  kMeasured,     // on a real GPU
+  kModelled,     // by a model that knows what the work does
+  kPlaceholder,  // neither: a number that lets time pass
+};
+inline constexpr int kPriceSources = 3;
+
+struct Price {
+  VirtualSpan time;
+  PriceSource source = PriceSource::kPlaceholder;
+};
+
 // The seam to simulated time: how long a piece of GPU work takes.
 class WorkPricer {
  public:
   virtual ~WorkPricer() = default;
-  virtual VirtualSpan Kernel(const Qmd& launch) = 0;
-  // Where its prices come from, for reports.
+  virtual Price Kernel(const Qmd& launch) = 0;
+  // Where its prices of kernels come from, in words, for reports.
   virtual const char* Source() const = 0;
   // A copy or fill. `over_pcie`: one side is host memory.
-  virtual VirtualSpan Copy(uint64_t bytes, bool over_pcie) = 0;
+  virtual Price Copy(uint64_t bytes, bool over_pcie) = 0;
 };
 
 // Every kernel takes the same time, zero by default, and copies none.
 class FixedPricer : public WorkPricer {
  public:
   explicit FixedPricer(VirtualSpan each) : each_(each) {}
-  VirtualSpan Kernel(const Qmd&) override { return each_; }
-  VirtualSpan Copy(uint64_t, bool) override { return VirtualSpan(); }
+  Price Kernel(const Qmd&) override { return {each_}; }
+  Price Copy(uint64_t, bool) override { return {}; }
   const char* Source() const override { return "--kernel-time"; }
 
  private:
   const VirtualSpan each_;
 };
 
+// Between which memories a copy went. A fill reads none.
+enum class CopyKind { kHostToDevice, kDeviceToHost, kInDevice, kHostToHost, kFill };
+inline constexpr int kCopyKinds = 5;
+
 // Is told of every kernel and copy when it is over: how long it takes depends on what else
 // runs meanwhile. Work that is never over, because its channel fails or its process dies
-// first, is not told.
+// first, is not told. Work of one channel may overlap, as branches of a graph do.
 class WorkObserver {
  public:
   virtual ~WorkObserver() = default;
@@ -60,12 +77,17 @@ class WorkObserver {
     pid_t process;
     int gpu;
     uint32_t channel;
-    VirtualTime start;     // when it first got a part of its engine
-    VirtualSpan duration;  // from there to its end
+    VirtualTime start;                               // when it first got a part of its engine
+    VirtualSpan duration;                            // from there to its end
+    PriceSource source = PriceSource::kPlaceholder;  // of the duration
   };
-  // `internal` names one of libcuda's own kernels; nullptr for others.
-  virtual void Kernel(const Work& work, const Qmd& launch, const char* internal) = 0;
-  virtual void Copy(const Work& work, uint64_t bytes, bool over_pcie) = 0;
+  // Who a kernel is, as long as kernels have no names.
+  struct Code {
+    uint64_t fingerprint = 0;        // PrefixFingerprint of its code; 0 if that cannot be read
+    const char* internal = nullptr;  // the name, if it is one of libcuda's own
+  };
+  virtual void Kernel(const Work& work, const Qmd& launch, const Code& code) = 0;
+  virtual void Copy(const Work& work, uint64_t bytes, CopyKind kind) = 0;
 };
 
 struct GpuCounters {

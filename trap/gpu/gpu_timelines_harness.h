@@ -39,12 +39,12 @@ class Sink : public InterruptSink {
 // A copy takes a microsecond per byte, a kernel as many as its program's address says.
 class TestPricer : public WorkPricer {
  public:
-  VirtualSpan Kernel(const Qmd& launch) override {
-    return VirtualSpan::Microseconds(static_cast<int64_t>(launch.program));
+  Price Kernel(const Qmd& launch) override {
+    return {VirtualSpan::Microseconds(static_cast<int64_t>(launch.program))};
   }
   const char* Source() const override { return "test"; }
-  VirtualSpan Copy(uint64_t bytes, bool) override {
-    return VirtualSpan::Microseconds(static_cast<int64_t>(bytes));
+  Price Copy(uint64_t bytes, bool) override {
+    return {VirtualSpan::Microseconds(static_cast<int64_t>(bytes))};
   }
 };
 
@@ -52,8 +52,8 @@ class TestPricer : public WorkPricer {
 // "ch1k 0-10 " for a kernel.
 class Timeline : public WorkObserver {
  public:
-  void Kernel(const Work& work, const Qmd&, const char*) override { Add(work, "k "); }
-  void Copy(const Work& work, uint64_t, bool) override { Add(work, " "); }
+  void Kernel(const Work& work, const Qmd&, const Code&) override { Add(work, "k "); }
+  void Copy(const Work& work, uint64_t, CopyKind) override { Add(work, " "); }
   std::string text;
 
  private:

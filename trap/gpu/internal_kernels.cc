@@ -165,11 +165,12 @@ absl::StatusOr<InternalKernels> InternalKernels::Load(const std::string& libcuda
   return result;
 }
 
-const InternalKernels::Kernel* InternalKernels::Identify(AddressSpace& memory,
-                                                         uint64_t program) const {
+const InternalKernels::Kernel* InternalKernels::Identify(AddressSpace& memory, uint64_t program,
+                                                         uint64_t& fingerprint) const {
   uint8_t prefix[kPrefixBytes];
-  if (by_prefix_.empty() || memory.Read(program, prefix, sizeof prefix)) return nullptr;
-  auto candidates = by_prefix_.find(PrefixFingerprint(prefix));
+  if (memory.Read(program, prefix, sizeof prefix)) return nullptr;
+  fingerprint = PrefixFingerprint(prefix);
+  auto candidates = by_prefix_.find(fingerprint);
   if (candidates == by_prefix_.end()) return nullptr;
   std::vector<uint8_t> code;
   for (size_t index : candidates->second) {

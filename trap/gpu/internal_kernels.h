@@ -38,8 +38,9 @@ class InternalKernels {
   // Recognises nothing.
   InternalKernels() = default;
 
-  // The internal kernel at `program`; nullptr if it is another's.
-  const Kernel* Identify(AddressSpace& memory, uint64_t program) const;
+  // The internal kernel at `program`; nullptr if it is another's. `fingerprint` gets
+  // PrefixFingerprint of the code there, or stays what it is if that cannot be read.
+  const Kernel* Identify(AddressSpace& memory, uint64_t program, uint64_t& fingerprint) const;
 
   // Appends what `name` would write. False if nothing is known about it: it is
   // no copy or fill.

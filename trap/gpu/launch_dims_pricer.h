@@ -22,15 +22,16 @@ class LaunchDimsPricer : public WorkPricer {
         // A pinned copy reaches 55 GB/s of PCIe 5.0's 64, and 25 of 4.0's 32.
         pcie_bytes_per_s_(profile.pci.generation >= 5 ? 55e9 : 25e9) {}
 
-  VirtualSpan Kernel(const Qmd& launch) override {
+  Price Kernel(const Qmd& launch) override {
     const double threads = static_cast<double>(launch.grid.x) * launch.grid.y * launch.grid.z *
                            launch.block.x * launch.block.y * launch.block.z;
-    return kSmallestKernel + Seconds(threads * 16.0 / memory_bytes_per_s_);
+    return {kSmallestKernel + Seconds(threads * 16.0 / memory_bytes_per_s_)};
   }
   const char* Source() const override { return "launch dims, a placeholder"; }
-  VirtualSpan Copy(uint64_t bytes, bool over_pcie) override {
+  // The rates are those of the hardware, so this is more than a placeholder.
+  Price Copy(uint64_t bytes, bool over_pcie) override {
     const double rate = over_pcie ? pcie_bytes_per_s_ : memory_bytes_per_s_ / 2;  // read, write
-    return kCopyLatency + Seconds(static_cast<double>(bytes) / rate);
+    return {kCopyLatency + Seconds(static_cast<double>(bytes) / rate), PriceSource::kModelled};
   }
 
  private:

@@ -13,6 +13,7 @@
 #include "trap/gpu/gpu_scheduler.h"
 #include "trap/gpu/gpu_services.h"
 #include "trap/rm/driver_version.h"
+#include "trap/rm/memory_observer.h"
 #include "trap/rm/os_events.h"
 #include "trap/unknowns.h"
 #include "uvm_model/vidmem_heap.h"
@@ -44,6 +45,7 @@ struct Machine {
   GpuServices* services;
   CallLog* log;
   Unknowns* unknowns;
+  MemoryObserver* memory_observer = nullptr;
 
   Gpu* GpuById(uint32_t id);
   Gpu* GpuByUuid(const uint8_t* uuid);

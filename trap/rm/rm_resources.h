@@ -8,6 +8,7 @@
 #include "trap/gpu/channel.h"
 #include "trap/gpu/gpu_context.h"
 #include "trap/gpu/gpu_scheduler.h"
+#include "trap/rm/memory_observer.h"
 #include "trap/rm/os_events.h"
 #include "trap/rm/rm_objects.h"
 #include "uvm_model/memory_object.h"
@@ -16,11 +17,18 @@
 namespace phantora {
 
 struct MemoryResource : RmResource {
+  ~MemoryResource() override {
+    if (observer != nullptr) {
+      observer->VideoMemory(owner, gpu, -static_cast<int64_t>(reservation->bytes()));
+    }
+  }
+
   std::shared_ptr<MemoryObject> memory;
   // Of the GPU's memory, or of the process's share of system memory.
   std::unique_ptr<VidmemHeap::Reservation> reservation;
   int gpu = -1;
-  pid_t owner = 0;  // the process that allocated it; others may have duplicates
+  pid_t owner = 0;                     // the process that allocated it; others may have duplicates
+  MemoryObserver* observer = nullptr;  // set once it has been told of the allocation
 };
 
 // A reserved range of virtual addresses (NV50_MEMORY_VIRTUAL); carries no memory.

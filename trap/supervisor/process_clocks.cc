@@ -270,4 +270,15 @@ std::vector<ProcessClocks::RankTime> ProcessClocks::ranks() const {
   return ranks;
 }
 
+VirtualTime ProcessClocks::NowOf(pid_t process) const {
+  const auto it = processes_.find(process);
+  return it == processes_.end() ? kStart : it->second->now;
+}
+
+VirtualTime ProcessClocks::Latest() const {
+  VirtualTime latest = kStart;
+  for (const auto& [id, process] : processes_) latest = std::max(latest, process->now);
+  return latest;
+}
+
 }  // namespace phantora

@@ -123,6 +123,12 @@ class ProcessClocks {
 
   // Those that have died or are left.
   std::vector<RankTime> ranks() const;
+  // The one that has died last; nullptr if none has.
+  const RankTime* last_finished() const { return finished_.empty() ? nullptr : &finished_.back(); }
+  // What the clock of a process says; the start of the run if it is not known.
+  VirtualTime NowOf(pid_t process) const;
+  // The latest of all clocks.
+  VirtualTime Latest() const;
 
  private:
   void NotBeforeChildren(Process& process);

@@ -116,6 +116,7 @@ int Supervisor::Run(LaunchedCommand command, int signals) {
     }
     if (call) ServeCall(*call, command.listener);
     if (time_ != nullptr) time_->Pass(command.listener);
+    if (options_.between_calls) options_.between_calls();
   }
   return ending.AwaitCommand();
 }

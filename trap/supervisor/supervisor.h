@@ -45,6 +45,8 @@ class Supervisor {
     SimulatedDevice* device = nullptr;
     Unknowns* unknowns = nullptr;
     std::function<void(pid_t, pid_t, VirtualTime, VirtualTime)> waited = {};
+    // Called by the thread that serves, often; must be quick.
+    std::function<void()> between_calls = {};
     // Called under the lock when a process of the tree has died.
     std::function<void(pid_t)> process_died;
   };

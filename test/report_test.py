@@ -1,0 +1,238 @@
+#!/usr/bin/env python3
+"""--report, --trace, the summary and the status line.
+
+usage: report_test.py PHANTORA_RUN STEP_TIME_PY
+"""
+
+import html.parser
+import json
+import os
+import pathlib
+import pty
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PHANTORA_RUN, STEP_TIME = sys.argv[1:3]
+PYTHON = (pathlib.Path(os.environ.get("PHANTORA_CACHE") or pathlib.Path.home() / ".cache/phantora")
+          / "venv/bin/python")
+# Weights and gradients of step_time.py's model, and two moments of each for AdamW.
+MODEL_BYTES = 4 * (512 * 2048 * 2) * 4
+
+
+def phantora(*command, options=()):
+    return subprocess.run([PHANTORA_RUN, *options, "--", *map(str, command)], text=True,
+                          check=False, capture_output=True, timeout=150)
+
+
+class Page(html.parser.HTMLParser):
+    """Checks that elements are closed, and gathers attributes and the data."""
+
+    VOID = {"meta"}
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.attributes, self.data = [], [], ""
+
+    def handle_starttag(self, tag, attrs):
+        self.attributes += attrs
+        if tag not in self.VOID:
+            self.open.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop()[0] == tag, tag
+
+    def handle_data(self, data):
+        if self.open and self.open[-1][1].get("id") == "report":
+            self.data += data
+
+
+class ReportTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.directory = tempfile.TemporaryDirectory()
+        root = pathlib.Path(cls.directory.name)
+        cls.result = phantora(PYTHON, STEP_TIME, options=[
+            "--host-time", "fixed", "--report", root / "made" / "here", "--trace", root / "trace"])
+        assert cls.result.returncode == 0, cls.result
+        cls.report = json.loads((root / "made/here/report.json").read_text())
+        cls.page = (root / "made/here/report.html").read_text()
+        cls.trace = json.loads((root / "trace").read_text())
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.directory.cleanup()
+
+    def events(self, category):
+        return [event for event in self.trace if event.get("cat") == category]
+
+    def test_the_run_is_described(self):
+        run = self.report["run"]
+        self.assertEqual(self.report["schema_version"], 1)
+        self.assertEqual(run["command"], [str(PYTHON), STEP_TIME])
+        self.assertEqual((run["gpu"], run["gpus"]), ("h100-sxm5-80gb", 1))
+        self.assertEqual(run["host_time"], "fixed")
+        self.assertIn("not executed", self.report["caveats"][0])
+
+    def test_a_rank_adds_up(self):
+        rank, = self.report["ranks"]
+        self.assertEqual(rank["gpus"], [0])
+        self.assertGreater(rank["kernels"], 200)
+        self.assertLessEqual(rank["gpu_busy_s"], rank["simulated_s"])
+        self.assertLessEqual(rank["gpu_busy_s"], rank["kernel_s"] + rank["copy_s"] + 1e-12)
+        self.assertGreater(rank["waited_s"], 0)
+        self.assertLess(rank["waited_s"], rank["simulated_s"])
+        self.assertGreater(rank["peak_memory_bytes"], MODEL_BYTES)
+        self.assertLess(rank["peak_memory_bytes"], 4 << 30)
+        sources = rank["time_by_source"].values()
+        self.assertAlmostEqual(sum(source["share"] for source in sources), 1)
+        self.assertAlmostEqual(sum(source["s"] for source in sources),
+                               rank["kernel_s"] + rank["copy_s"])
+        kinds = rank["copies_by_kind"]
+        self.assertEqual(sum(kind["count"] for kind in kinds.values()), rank["copies"])
+        self.assertGreater(kinds["host_to_device"]["bytes"], MODEL_BYTES / 4)
+
+    def test_kernels_are_told_apart(self):
+        rank, = self.report["ranks"]
+        largest = rank["largest_kernels"]
+        self.assertEqual(len(largest), 10)
+        self.assertEqual(largest, sorted(largest, key=lambda kernel: -kernel["total_s"]))
+        self.assertEqual(largest, self.report["totals"]["largest_kernels"])
+        for kernel in largest:
+            self.assertAlmostEqual(kernel["mean_s"] * kernel["count"], kernel["total_s"])
+            self.assertAlmostEqual(kernel["share"] * rank["kernel_s"], kernel["total_s"])
+            self.assertEqual(kernel["count"], sum(
+                event["name"] == kernel["name"] for event in self.events("kernel")))
+
+    def test_plots_agree_with_sums(self):
+        rank, = self.report["ranks"]
+        busy = rank["utilisation"]
+        self.assertLessEqual(len(busy["busy_share"]), 512)
+        self.assertLessEqual(max(busy["busy_share"]), 1)
+        self.assertAlmostEqual(sum(busy["busy_share"]) * busy["bin_s"], rank["gpu_busy_s"])
+        self.assertEqual(max(rank["memory"]["peak_bytes"]), rank["peak_memory_bytes"])
+
+    def test_the_trace_agrees_with_the_report(self):
+        rank, = self.report["ranks"]
+        for category, key in (("kernel", "kernels"), ("copy", "copies")):
+            self.assertEqual(len(self.events(category)), rank[key])
+        for category, key in (("kernel", "kernel_s"), ("copy", "copy_s"), ("wait", "waited_s")):
+            # Whole nanoseconds.
+            events = self.events(category)
+            self.assertAlmostEqual(sum(event["dur"] for event in events) / 1e6, rank[key],
+                                   delta=len(events) * 1e-9)
+        counter = [event["args"]["bytes"] for event in self.trace if event["ph"] == "C"]
+        self.assertEqual(max(counter), rank["peak_memory_bytes"])
+        self.assertEqual(counter[-1], 0)
+
+    def test_slices_of_a_track_do_not_overlap(self):
+        tracks = {}
+        for event in self.trace:
+            if event["ph"] == "X":
+                start = round(event["ts"] * 1000)
+                tracks.setdefault((event["pid"], event["tid"]), []).append(
+                    (start, start + round(event["dur"] * 1000)))
+        for slices in tracks.values():
+            slices.sort()
+            for (_, end), (start, _) in zip(slices, slices[1:]):
+                self.assertLessEqual(end, start)
+        named = {(event["pid"], event["tid"]) for event in self.trace
+                 if event["name"] == "thread_name"}
+        self.assertEqual(named, set(tracks))
+
+    def test_the_page_needs_nothing_else(self):
+        self.assertNotRegex(self.page, r"https?:")
+        page = Page()
+        page.feed(self.page)
+        self.assertEqual(page.open, [])
+        self.assertFalse({"src", "href"} & {name for name, _ in page.attributes})
+        self.assertEqual(json.loads(page.data), self.report)
+
+    def test_the_summary_says_where_times_come_from(self):
+        self.assertRegex(self.result.stderr, r"process 0 \(\d+\) +\d+\.\d+ s")
+        self.assertIn("kernels were not executed", self.result.stderr)
+        self.assertEqual(self.result.stderr.count(" x kernel "), 10)
+        self.assertNotIn("\x1b", self.result.stderr)
+
+
+class LauncherTest(unittest.TestCase):
+    def test_ranks_have_the_launcher_s_numbers(self):
+        with tempfile.TemporaryDirectory() as root:
+            result = phantora("env", "RANK=5", PYTHON, "-c",
+                              "import torch; torch.ones(1000, device='cuda').sum().item()",
+                              options=["--host-time", "fixed", "--report", root])
+            self.assertEqual(result.returncode, 0, result)
+            report = json.loads(pathlib.Path(root, "report.json").read_text())
+        self.assertEqual([rank["name"] for rank in report["ranks"]], ["rank 5"])
+        self.assertEqual(report["ranks"][0]["number"], 5)
+        self.assertEqual(report["ranks"][0]["copies_by_kind"]["device_to_host"]["count"], 1)
+        self.assertIn("largest: kernel", phantora(
+            PYTHON, "-c", "import torch; torch.ones(1000, device='cuda')",
+            options=["--host-time", "fixed"]).stderr)
+
+
+class OptionsTest(unittest.TestCase):
+    def test_they_need_simulated_time(self):
+        for option in ("--report", "--trace"):
+            result = phantora("true", options=[option, "/dev/null"])
+            self.assertEqual(result.returncode, 125)
+            self.assertIn(f"{option} needs simulated time", result.stderr)
+
+    def test_what_cannot_be_written_is_told_before_the_command_runs(self):
+        for option, path in (("--report", "/proc/nowhere"), ("--report", "/dev/null"),
+                             ("--trace", "/proc/nowhere")):
+            result = phantora("echo", "ran", options=["--host-time", "fixed", option, path])
+            self.assertEqual(result.returncode, 125, result)
+            self.assertIn(path, result.stderr)
+            self.assertNotIn("ran", result.stdout)
+
+    def test_a_program_without_a_gpu_has_an_empty_report(self):
+        with tempfile.TemporaryDirectory() as root:
+            result = phantora("echo", "</script>",
+                              options=["--host-time", "fixed", "--report", root])
+            self.assertEqual(result.returncode, 0, result)
+            self.assertEqual(json.loads(pathlib.Path(root, "report.json").read_text())["ranks"], [])
+            self.assertNotIn("</script>\"", pathlib.Path(root, "report.html").read_text())
+
+
+class StatusLineTest(unittest.TestCase):
+    """With a terminal for stdout and stderr."""
+
+    def shown(self, *options):
+        chunks = []
+        # Busy for more than two periods of the line.
+        program = ("import time; t = time.thread_time()\n"
+                   "while time.thread_time() < t + 1.3: time.time()\n"
+                   "print('done')")
+        environment = dict(os.environ, TERM="xterm")
+        child, terminal = pty.fork()
+        if child == 0:
+            os.execve(PHANTORA_RUN, [PHANTORA_RUN, *options, "--", sys.executable, "-c", program],
+                      environment)
+        while True:
+            try:
+                if not (chunk := os.read(terminal, 4096)):
+                    break
+                chunks.append(chunk)
+            except OSError:
+                break
+        _, status = os.waitpid(child, 0)
+        self.assertEqual(status, 0)
+        return b"".join(chunks).decode()
+
+    def test_it_tells_the_time_and_leaves_no_trace(self):
+        shown = self.shown("--host-time", "measured")
+        self.assertRegex(shown, r"\x1b7\x1b\[\d+G +\d+\.\d{3} s simulated, 0 ranks, "
+                                r"\S+x real time, 0 kernels/s\x1b\[K\x1b8")
+        self.assertTrue(shown.endswith("\x1b[K"), repr(shown))
+        self.assertEqual(re.sub(r"\x1b7.*?\x1b8|\x1b\[K", "", shown), "done\r\n")
+
+    def test_there_is_none_in_real_time_or_without(self):
+        self.assertEqual(self.shown("--host-time", "measured", "--no-status"), "done\r\n")
+        self.assertEqual(self.shown(), "done\r\n")
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1], verbosity=2)

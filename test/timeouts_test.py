@@ -27,7 +27,25 @@ Tolerance = collections.namedtuple("Tolerance", "less more share")
 SIMULATED = {
     "fixed": Tolerance(1e-6, 1e-3, 0),
     "zero": Tolerance(1e-6, 1e-3, 0),
-    "measured": Tolerance(1e-6, 0.3, 0),
+    # Two clocks are read one after the other, in processor time.
+    "measured": Tolerance(1e-3, 0.3, 0),
+}
+# What simulated time does not do (LIMITATIONS.md).
+CARRIES_NO_TIME = "this carries no time from one process to another"
+REAL_TIME = "its timeout is kept in real time"
+KNOWN = {
+    "eventfd_from_a_child": CARRIES_NO_TIME,
+    "semaphore_shared_with_a_child": CARRIES_NO_TIME,
+    "end_of_file_from_a_child": CARRIES_NO_TIME,
+    "lock_released_by_a_child": CARRIES_NO_TIME,
+    "signal_from_a_child": CARRIES_NO_TIME,
+    "a_full_pipe_that_a_child_empties": CARRIES_NO_TIME,
+    "rcvtimeo_of_a_part": REAL_TIME,
+    "sndtimeo_unix_connect": REAL_TIME,
+    "futex_lock_pi": REAL_TIME,
+    "futex_woken_with_the_old_value": "a wake that leaves the word as it was is not noticed",
+    "setitimer_once": "SIGALRM comes with si_code SI_USER instead of SI_KERNEL",
+    "timer_overruns": "si_overrun is that of the time when the signal was sent",
 }
 NATIVE = Tolerance(0.01, 60, 1)
 # A kernel with 100 ticks a second: two units of 5 ms.
@@ -164,9 +182,15 @@ class TimeoutsTest(unittest.TestCase):
         self.assertEqual(report("native", self.native[program]), [])
 
     def check_simulated(self, mode, program):
-        results = Runner(mode, PHANTORA_RUN, program).ways()
+        results = Runner(mode, PHANTORA_RUN, program).ways(self.simulated_ways(program))
         self.assertEqual(report(mode, results), [])
         self.assertEqual(missing(results), missing(self.native[program]))
+
+    @staticmethod
+    def simulated_ways(program):
+        names = Runner("native", PHANTORA_RUN, program).names()
+        assert KNOWN.keys() <= set(names)
+        return [name for name in names if name not in KNOWN]
 
     def test_native(self):
         self.check_native(TIMEOUTS)
@@ -188,7 +212,8 @@ class TimeoutsTest(unittest.TestCase):
 
     def test_all_in_one_process(self):
         # What one way leaves behind must not disturb the next.
-        rows, problems = Runner("fixed", PHANTORA_RUN, TIMEOUTS).once([], 1, limit=120)
+        rows, problems = Runner("fixed", PHANTORA_RUN, TIMEOUTS).once(
+            self.simulated_ways(TIMEOUTS), 1, limit=120)
         self.assertEqual(problems, [])
         self.assertGreater(len(rows), 250)
 

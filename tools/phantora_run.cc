@@ -45,9 +45,9 @@ int main(int argc, char** argv) {
                  "write report.html and report.json about the run into this directory");
   app.add_flag("!--no-status", options.status,
                "no status line on the terminal while simulated time passes");
-  app.add_option("--nice", options.nice, "nice value of processes that use a GPU")
-      ->check(CLI::Range(0, 19))
-      ->capture_default_str();
+  app.add_option("--nice", options.nice,
+                 "nice value of processes that use a GPU (default: 19 in real time)")
+      ->check(CLI::Range(0, 19));
   app.add_option("--kernel-time", options.kernel_microseconds,
                  "microseconds that every kernel takes (default: 0 in real time, and what a "
                  "cost model says in simulated time)")

@@ -222,7 +222,7 @@ int Supervise(const SessionOptions& options, int signals) {
   auto supervisor = Supervisor::Create(
       {.files = &files,
        .log = log.get(),
-       .rank_nice = options.nice,
+       .rank_nice = options.nice.value_or(simulated ? 0 : 19),
        .machine_lock = &machine_lock,
        .host_time = options.host_time,
        .device = &timelines,

@@ -18,7 +18,8 @@ struct SessionOptions {
   bool force_driver_abi = false;
   std::string log_calls;  // a file; empty for none
   bool verbose = false;
-  int nice = 19;
+  // Of processes that use a GPU; by default 19 in real time, where they wait by spinning.
+  std::optional<int> nice;
   // Every kernel takes this long; by default nothing in real time, and in simulated time
   // what a cost model says.
   std::optional<int64_t> kernel_microseconds;

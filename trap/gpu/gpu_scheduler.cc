@@ -18,6 +18,8 @@ namespace {
 constexpr VirtualSpan kPollWithoutNap = VirtualSpan::Microseconds(40);
 constexpr int64_t kShortestNapNs = 20'000;
 constexpr int64_t kLongestNapNs = 500'000;
+// In simulated time only the timers of others are run by the thread.
+constexpr int64_t kSimulatedNapNs = 2'000'000;
 // A nap is at most this fraction of the time since the last work.
 constexpr int64_t kIdleToNap = 50;
 // A round ends when this has been used: calls wait for it.
@@ -156,9 +158,13 @@ void GpuScheduler::Run() {
     const VirtualTime now = clock.Now();
     if (worked) last_work = now;
     const VirtualSpan idle = now - last_work;
-    if (idle < kPollWithoutNap) continue;
+    if (idle < kPollWithoutNap && timelines_ == nullptr) continue;
     int64_t nap = kShortestNapNs;
-    if (!waiting) nap = std::clamp(idle.nanoseconds() / kIdleToNap, nap, kLongestNapNs);
+    if (timelines_ != nullptr) {
+      nap = kSimulatedNapNs;
+    } else if (!waiting) {
+      nap = std::clamp(idle.nanoseconds() / kIdleToNap, nap, kLongestNapNs);
+    }
     const timespec pause{0, nap};
     nanosleep(&pause, nullptr);
   }

@@ -565,9 +565,10 @@ namespace {
 constexpr int64_t kLongestPass = 10'000'000;
 // Real time between looks at threads that run, ns. Memory that others wait for to change
 // is looked at more often, as long as that costs little.
-constexpr int64_t kShortestTick = 100'000, kLongestTick = 2'000'000, kPolledTick = 200'000;
-constexpr int64_t kTickPerPolled = 50'000;
-constexpr int64_t kSignalCheck = 20'000'000;
+constexpr int64_t kShortestTick = 100'000, kLongestTick = 4'000'000, kPolledTick = 200'000;
+constexpr int64_t kTickPerPolled = 100'000;
+// And between looks for signals.
+constexpr int64_t kSignalCheck = 20'000'000, kSignalCheckPerCall = 4'000'000;
 // When somebody has run for so long, in processor time, and nothing has moved, time passes
 // nevertheless: the one who runs may wait for memory to change.
 constexpr int64_t kImpatience = 10'000'000'000;
@@ -585,7 +586,7 @@ bool SimulatedTime::RunsForNothing() {
   return ran - suspect_ran_ > kImpatience;
 }
 
-bool SimulatedTime::MayPass(VirtualTime to, NotifyListener& listener) {
+bool SimulatedTime::MayPass(VirtualTime to, NotifyListener& listener, bool again) {
   ++counters_.scans;
   if (!processes_known_) {
     processes_ = Descendants();
@@ -608,11 +609,15 @@ bool SimulatedTime::MayPass(VirtualTime to, NotifyListener& listener) {
   const bool blocked = activity_.AllBlocked(behind, held);
   const bool called = poll(pending, 2, 0) > 0;
   if (called || !blocked) {
-    if (forked_) processes_known_ = false;  // the child may not have been there yet
     quiet_ = false;
     return !called && RunsForNothing();
   }
-  forked_ &= somebody_ahead;
+  if (forked_ && !again) {
+    // A child may not have been there yet; when its parent has stopped, it is.
+    forked_ = somebody_ahead;
+    processes_known_ = false;
+    return MayPass(to, listener, true);
+  }
   quiet_ = !somebody_ahead;
   sole_runner_ = 0;
   return true;
@@ -638,7 +643,10 @@ void SimulatedTime::Pass(NotifyListener& listener) {
   const int64_t begin = HostNanoseconds(CLOCK_MONOTONIC);
   const int64_t ticked = ticked_ns_;
   bool hidden_work = false;
-  if (begin - last_signal_check_ns_ > kSignalCheck) CheckSignals(listener);
+  const auto held_calls = static_cast<int64_t>(held_.all().size());
+  if (begin - last_signal_check_ns_ > std::max(kSignalCheck, held_calls * kSignalCheckPerCall)) {
+    CheckSignals(listener);
+  }
   // Memory changes when a process runs: its own calls may wait for that, and once in a
   // while others.
   CheckPolled(stopped_, listener);
@@ -726,8 +734,8 @@ void SimulatedTime::ArmNextTick(bool hidden_work, int64_t ticked) {
   const bool timers = timers_.Earliest().time != VirtualTime::Infinity();
   if (!held_.empty() || timers || hidden_work ||
       clocks_.EarliestEvent().second != VirtualTime::Infinity()) {
-    const int64_t polled = std::max(kPolledTick, held_.polled() * kTickPerPolled);
-    const int64_t longest = held_.polled() > 0 ? std::min(polled, kLongestTick) : kLongestTick;
+    const int64_t polled = held_.polled() * kTickPerPolled;
+    const int64_t longest = held_.polled() > 0 ? std::max(polled, kPolledTick) : kLongestTick;
     ArmTick(let_go_ ? kShortestTick : std::clamp(ticked * 2, kShortestTick, longest));
   } else if (clocks_.gpu_processes() > 0) {
     ArmTick(kLongestTick);  // submissions of one that makes no calls

@@ -122,7 +122,7 @@ class SimulatedTime {
   // When time would pass to.
   VirtualTime NextThing();
   // May time pass to `to`: is everybody blocked, or later already?
-  bool MayPass(VirtualTime to, NotifyListener& listener);
+  bool MayPass(VirtualTime to, NotifyListener& listener, bool again = false);
   // Has the thread that was found running used very much processor time without anything
   // happening?
   bool RunsForNothing();

@@ -3,9 +3,16 @@
 #include <sys/epoll.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace phantora {
+namespace {
+
+// One process may have this part of all copies of descriptors.
+constexpr size_t kShareOfProcess = 8;
+
+}  // namespace
 
 HeldCalls::HeldCalls(int epoll) : epoll_(epoll) {
   rlimit descriptors{};
@@ -25,7 +32,8 @@ void HeldCalls::Add(uint64_t id, HeldCall call) {
       event.data.fd = descriptor;
       epoll_ctl(epoll_, EPOLL_CTL_ADD, descriptor, &event);
       watched_[descriptor] = id;
-      copies_ += call.wait->copies();
+      copies_[call.process] += call.wait->copies() + 1;
+      all_copies_ += call.wait->copies() + 1;
     }
   }
   calls_.emplace(id, std::move(call));
@@ -33,14 +41,20 @@ void HeldCalls::Add(uint64_t id, HeldCall call) {
 
 HeldCall HeldCalls::Take(Calls::iterator it) {
   HeldCall call = std::move(it->second);
-  threads_.erase(call.thread);
+  // After an exec, another call may be held for a thread of this id.
+  if (auto held = threads_.find(call.thread); held != threads_.end() && held->second == it->first) {
+    threads_.erase(held);
+  }
   if (call.for_gpu()) {
     if (--gpu_waiters_[call.process] == 0) gpu_waiters_.erase(call.process);
   } else {
     if (call.wait->is_polled()) --polled_;
     if (call.wait->watched() >= 0) {
       watched_.erase(call.wait->watched());
-      copies_ -= call.wait->copies();
+      all_copies_ -= call.wait->copies() + 1;
+      size_t& copies = copies_[call.process];
+      copies -= call.wait->copies() + 1;
+      if (copies == 0) copies_.erase(call.process);
     }
   }
   calls_.erase(it);
@@ -50,6 +64,15 @@ HeldCall HeldCalls::Take(Calls::iterator it) {
 int HeldCalls::gpu_waiters(pid_t process) const {
   auto it = gpu_waiters_.find(process);
   return it == gpu_waiters_.end() ? 0 : it->second;
+}
+
+size_t HeldCalls::copies_left(pid_t process) const {
+  auto it = copies_.find(process);
+  const size_t used = it == copies_.end() ? 0 : it->second;
+  const size_t most = most_copies_ / kShareOfProcess;
+  return used < most && all_copies_ < most_copies_
+             ? std::min(most - used, most_copies_ - all_copies_)
+             : 0;
 }
 
 HeldCalls::Calls::iterator HeldCalls::Watching(int descriptor, bool* known) {

@@ -53,8 +53,9 @@ class HeldCalls {
   // The earliest end; the first of equal ones. end() if no call ends by itself.
   Calls::iterator Earliest();
 
-  // How many copies of descriptors may be made; more would leave none for other ranks.
-  size_t copies_left() const { return copies_ < most_copies_ ? most_copies_ - copies_ : 0; }
+  // How many copies of descriptors may be made for a process; more would leave none for
+  // other ranks.
+  size_t copies_left(pid_t process) const;
 
  private:
   const int epoll_;
@@ -63,7 +64,8 @@ class HeldCalls {
   absl::flat_hash_map<int, uint64_t> watched_;  // descriptor -> call
   absl::flat_hash_map<pid_t, int> gpu_waiters_;
   int polled_ = 0;  // calls whose end is found by looking at memory
-  size_t copies_ = 0, most_copies_ = 0;
+  absl::flat_hash_map<pid_t, size_t> copies_;
+  size_t all_copies_ = 0, most_copies_ = 0;
 };
 
 }  // namespace phantora

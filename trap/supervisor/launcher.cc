@@ -123,8 +123,8 @@ pid_t StartCourier(int socket, Result* result) {
   const int listener = LoadFilter(filter);
   result->store(listener);
   syscall(SYS_futex, result, FUTEX_WAKE, 1, nullptr, nullptr, 0);
-  waitpid(courier, nullptr, 0);
-  if (listener < 0) _exit(127);
+  int sent = 0;
+  if (waitpid(courier, &sent, 0) != courier || sent != 0 || listener < 0) _exit(127);
   munmap(shared, sizeof(Result));
   close(listener);
   // The supervisor says when it serves calls; if it died instead, so do we.

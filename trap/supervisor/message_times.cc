@@ -12,9 +12,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 
 namespace phantora {
 namespace {
@@ -22,7 +25,7 @@ namespace {
 // Messages told apart in one direction; more share the time of the latest of them.
 constexpr size_t kMostMessages = 256;
 // Directions with unread messages. More are forgotten, the lot.
-constexpr size_t kMostConduits = 65536;
+constexpr size_t kMostConduits = 1 << 20, kMostOfSender = 4096;
 constexpr char kUnknownUnix[] = "unix ?";
 
 // The inode of the socket that the unix socket `inode` is connected to; 0 if it is not
@@ -122,7 +125,16 @@ Conduit Conduit::Of(int file) {
   return conduit;
 }
 
-void MessageTimes::Sent(const Conduit& conduit, uint64_t bytes, VirtualTime now) {
+bool Conduit::MayBe(pid_t thread, int descriptor) {
+  char path[64], target[32];
+  snprintf(path, sizeof path, "/proc/%d/fd/%d", thread, descriptor);
+  const ssize_t length = readlink(path, target, sizeof target);
+  const absl::string_view name(target, static_cast<size_t>(std::max<ssize_t>(length, 0)));
+  return absl::StartsWith(name, "pipe:") || absl::StartsWith(name, "socket:") ||
+         absl::StartsWith(name, "anon_inode:[timerfd]");
+}
+
+void MessageTimes::Sent(const Conduit& conduit, uint64_t bytes, VirtualTime now, pid_t sender) {
   if (conduit.outgoing.empty()) return;
   if (conduit.outgoing == kUnknownUnix) {
     unknown_ = std::max(unknown_, now);
@@ -130,7 +142,18 @@ void MessageTimes::Sent(const Conduit& conduit, uint64_t bytes, VirtualTime now)
     return;
   }
   if (conduits_.size() >= kMostConduits) conduits_.clear();
-  auto& messages = conduits_[conduit.outgoing];
+  auto [known, made] = conduits_.try_emplace(conduit.outgoing);
+  if (made) {
+    // A process that leaves much unread forgets its own.
+    auto& sent = senders_[sender];
+    sent.push_back(conduit.outgoing);
+    if (sent.size() > kMostOfSender) {
+      if (sent.front() != conduit.outgoing) conduits_.erase(sent.front());
+      sent.pop_front();
+    }
+    known = conduits_.find(conduit.outgoing);
+  }
+  auto& messages = known->second;
   // Times do not fall: bytes that several processes send come out in the order of the
   // sends.
   const VirtualTime time = messages.empty() ? now : std::max(messages.back().time, now);

@@ -19,6 +19,8 @@ namespace phantora {
 struct Conduit {
   enum class Kind { kOther, kPipe, kSocket };
   static Conduit Of(int file);
+  // Asks no file system. False for files, and for pipes with a name.
+  static bool MayBe(pid_t thread, int descriptor);
 
   Kind kind = Kind::kOther;
   bool stream = true;        // bytes; otherwise datagrams, or a listening socket
@@ -35,7 +37,7 @@ struct Conduit {
 class MessageTimes {
  public:
   // `bytes` were sent at `now`.
-  void Sent(const Conduit& conduit, uint64_t bytes, VirtualTime now);
+  void Sent(const Conduit& conduit, uint64_t bytes, VirtualTime now, pid_t sender);
   // When the last of the bytes was sent that a receiver gets who asks for `wanted` of
   // the `unread` ones; VirtualTime() if that is not known.
   VirtualTime Received(const Conduit& conduit, uint64_t unread, uint64_t wanted);
@@ -47,6 +49,8 @@ class MessageTimes {
   };
   // Oldest first.
   absl::flat_hash_map<std::string, std::deque<Message>> conduits_;
+  // By sender, oldest first, at most kMostOfSender.
+  absl::flat_hash_map<pid_t, std::deque<std::string>> senders_;
   // Of unix sockets whose peer the kernel does not tell.
   VirtualTime unknown_;
   bool any_unknown_ = false;

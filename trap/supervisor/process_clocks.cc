@@ -29,6 +29,8 @@ constexpr int64_t kTrapCost = 3000;
 constexpr int64_t kNudgeAfter = 500'000'000, kNudgeStep = 1'000'000;
 // Each time by an eighth of what it has waited: that is how late it may notice.
 constexpr int64_t kNudgeFraction = 8;
+// Of real time, ns: others want to be served.
+constexpr int64_t kLongestNudge = 5'000'000;
 
 // How often a thread is looked at before it must have a name.
 constexpr int kLooksAtName = 64, kIsLibcuda = -1;
@@ -92,13 +94,20 @@ void ProcessClocks::DiscardProcessorTime(Process& process, pid_t id) {
   process.wall_time = HostNanoseconds(CLOCK_MONOTONIC);
 }
 
-void ProcessClocks::ChargeRead(Process& process, pid_t id) {
-  const bool waits = ++process.threads[id].reads > kReadsOfWait;
-  if (waits && !CountsProcessorTime()) {
-    process.now = process.now + kTurnOfWait;
-  } else if (!PassesOver(process, id)) {
-    process.now = process.now + options_.host.clock_read;
+VirtualTime ProcessClocks::ReadClock(Process& process, pid_t id) {
+  Thread& thread = process.threads[id];
+  const bool waits = ++thread.reads > kReadsOfWait;
+  if (CountsProcessorTime() || waits) {
+    process.now = process.now + (CountsProcessorTime() ? options_.host.clock_read : kTurnOfWait);
+    return process.now;
   }
+  if (PassesOver(process, id)) return process.now;
+  thread.unpaid = true;
+  return process.now + options_.host.clock_read;
+}
+
+void ProcessClocks::ChargeFruitless(Process& process) {
+  if (++process.fruitless > kReadsOfWait) process.now = process.now + kTurnOfWait;
 }
 
 int ProcessClocks::Submit(Process& process, pid_t id, VirtualTime from) {
@@ -162,6 +171,10 @@ bool ProcessClocks::PassesOver(Process& process, pid_t thread) {
 
 ProcessClocks::Process& ProcessClocks::Stopped(pid_t id, pid_t thread, bool to_wait) {
   Process& process = Of(id);
+  auto known = process.threads.find(thread);
+  if (known != process.threads.end() && std::exchange(known->second.unpaid, false) && !to_wait) {
+    process.now = process.now + options_.host.clock_read;
+  }
   const VirtualTime from = process.now;
   TakeProcessorTime(process, id);
   NotBeforeChildren(process);
@@ -236,7 +249,9 @@ int ProcessClocks::Nudge(const std::function<bool(pid_t)>& waits) {
         process->now + VirtualSpan::Picoseconds(
                            (process->now - process->nudged_since).picoseconds() / kNudgeFraction);
     // At least one event, and all that are due by then.
-    while (process->next_event != VirtualTime::Infinity()) {
+    const int64_t begin = HostNanoseconds(CLOCK_MONOTONIC);
+    while (process->next_event != VirtualTime::Infinity() &&
+           HostNanoseconds(CLOCK_MONOTONIC) - begin < kLongestNudge) {
       const auto progress = Advance(*process, id, process->next_event);
       const bool further = progress.time > process->now;
       process->now = std::max(process->now, progress.time);

@@ -33,8 +33,9 @@ class ProcessClocks {
   };
 
   struct Thread {
-    uint32_t reads = 0;  // clock reads in a row
-    uint32_t spins = 0;  // of CLOCK_MONOTONIC_RAW in a row
+    uint32_t reads = 0;   // clock reads in a row
+    uint32_t spins = 0;   // of CLOCK_MONOTONIC_RAW in a row
+    bool unpaid = false;  // see ReadClock()
     // Of a wait for a GPU that may not be over.
     VirtualTime waiting_since, waited_until;
   };
@@ -49,7 +50,8 @@ class ProcessClocks {
     VirtualTime next_event = VirtualTime::Infinity();  // of its GPUs
     bool seen = false;  // its GPUs have done something that these may wait for
     std::vector<pid_t> children;
-    int submissions = 0;  // found when a thread of it stopped last
+    uint32_t fruitless = 0;  // calls since one has waited; see ChargeFruitless()
+    int submissions = 0;     // found when a thread of it stopped last
     // Of a process that spins without a call: its processor time when it was last heard
     // of, ns, and since when (in its own time) its GPUs are run for it.
     int64_t quiet_since = 0;
@@ -91,11 +93,17 @@ class ProcessClocks {
   void TakeProcessorTime(Process& process, pid_t id);
   // What it has used since it was looked at does not count.
   void DiscardProcessorTime(Process& process, pid_t id);
-  void ChargeRead(Process& process, pid_t thread);
+  // What a thread reads. It takes a moment, which counts from the thread's next stop on,
+  // unless that is to wait: threads that wait for each other (Python's do, for its lock)
+  // read the clock first, as often as they happen to meet.
+  VirtualTime ReadClock(Process& process, pid_t thread);
   // Where processor time does not count, time must not depend on how threads happen to
   // run. So libcuda's own threads are passed over: what they do is free, and does not lead
   // to what others have submitted.
   bool PassesOver(Process& process, pid_t thread);
+  // For a call that comes to nothing at once. How many there are may depend on how threads
+  // happen to run, so only a loop of them takes time.
+  void ChargeFruitless(Process& process);
   // Returns the number of new submissions.
   int Submit(Process& process, pid_t id, VirtualTime from);
   // Has anybody submitted work that has not been found yet?

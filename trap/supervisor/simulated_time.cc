@@ -27,6 +27,8 @@ constexpr uint32_t kLooksUntilRarest = 10;
 // What a call costs that looks for something and does not find it, so that a loop over it
 // ends.
 constexpr VirtualSpan kFruitlessLook = VirtualSpan::Microseconds(1);
+// Of memory that a process waits for, at each of its calls; ns of real time.
+constexpr int64_t kLongestLook = 200'000;
 
 bool IsRealtime(int clock) {
   return clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE ||
@@ -99,7 +101,8 @@ void SimulatedTime::ProcessDied(pid_t process) {
     if (it->second.process == process) held_.Take(it);
     it = next;
   }
-  processes_known_ = false;
+  processes_known_ = quiet_ = false;
+  Runs(0);  // its parent, perhaps
   clocks_.Died(process);
   timers_.ProcessDied(process);
 }
@@ -160,7 +163,8 @@ bool SimulatedTime::Serve(const seccomp_notif& notification, const Tracee& trace
     return true;
   }
   if (!VirtualTimers::Serves(notification.data.nr)) return false;
-  const Process& process = clocks_.Stopped(tracee.process, thread);
+  Process& process = clocks_.Stopped(tracee.process, thread);
+  clocks_.ChargeFruitless(process);
   timers_.Serve(notification, tracee, process.now, listener);
   quiet_ = false;
   Runs(thread);
@@ -272,12 +276,13 @@ void SimulatedTime::ServeClock(const seccomp_notif& notification, pid_t id,
   // libcuda's reads are not charged, whose number depends on how its threads happen to run:
   // CLOCK_MONOTONIC_RAW, and calls so coarse that nobody could tell.
   const bool charged = notification.data.nr == SYS_clock_gettime && clock != CLOCK_MONOTONIC_RAW;
+  VirtualTime shown = process.now;
   if (charged || thread.reads > ProcessClocks::kReadsOfWait) {
-    clocks_.ChargeRead(process, thread_id);
+    shown = clocks_.ReadClock(process, thread_id);
   } else {
     ++thread.reads;
   }
-  AnswerClock(notification, process.now, listener);
+  AnswerClock(notification, shown, listener);
 }
 
 void SimulatedTime::ServeWait(const seccomp_notif& notification, const Tracee& tracee,
@@ -294,10 +299,11 @@ void SimulatedTime::HoldOrAnswer(const seccomp_notif& notification, pid_t id, in
   if (!wait->is_clock()) clocks_.ForgetThread(process, id, thread);
   quiet_ = false;
   if (wait->verdict() == TimedWait::Verdict::kWait) {
-    const int descriptor = wait->WatchDescriptors(pidfd, held_.copies_left());
+    const int descriptor = wait->WatchDescriptors(pidfd, held_.copies_left(id));
     if ((descriptor >= 0 && IsReady(descriptor, POLLIN)) ||
         wait->AwaitsSignal(SignalsOf(thread).pending())) {
       Runs(thread);
+      wait->ReleaseDescriptors();
       wait->Ready(listener, process.now);
       return;
     }
@@ -314,6 +320,7 @@ void SimulatedTime::HoldOrAnswer(const seccomp_notif& notification, pid_t id, in
       listener.ReplyContinue(notification.id);
       return;
     case TimedWait::Verdict::kInvalid:
+      clocks_.ChargeFruitless(process);
       Runs(thread);
       listener.ReplyError(notification.id, wait->error());
       return;
@@ -324,6 +331,10 @@ void SimulatedTime::HoldOrAnswer(const seccomp_notif& notification, pid_t id, in
   held.process = id;
   held.thread = thread;
   held.deadline = wait->deadline();
+  if (held.deadline <= process.now && !wait->is_clock()) {
+    clocks_.ChargeFruitless(process);
+    held.deadline = process.now;
+  }
   held.wait = std::move(wait);
   held.since = process.now;
   Hold(notification.id, std::move(held));
@@ -342,11 +353,15 @@ void SimulatedTime::NotBeforeSender(Process& process, const TransferCall& call,
 void SimulatedTime::ServeTransfer(const seccomp_notif& notification, const TransferCall& call,
                                   const Tracee& tracee, NotifyListener& listener) {
   const pid_t thread = static_cast<pid_t>(notification.pid);
-  const UniqueFd file(
-      static_cast<int>(syscall(SYS_pidfd_getfd, tracee.pidfd.get(), call.descriptor, 0)));
+  UniqueFd file;
+  if (Conduit::MayBe(thread, call.descriptor)) {
+    file = UniqueFd(
+        static_cast<int>(syscall(SYS_pidfd_getfd, tracee.pidfd.get(), call.descriptor, 0)));
+  }
   const Conduit conduit = file.valid() ? Conduit::Of(file.get()) : Conduit();
   if (conduit.kind == Conduit::Kind::kOther) {
     if (call.kind == TransferCall::Kind::kReceive && file.valid()) timers_.BeforeRead(file.get());
+    file.reset();
     quiet_ = false;
     Runs(thread);
     listener.ReplyContinue(notification.id);
@@ -364,6 +379,7 @@ void SimulatedTime::ServeTransfer(const seccomp_notif& notification, const Trans
   const bool waits = !ready && !conduit.nonblocking && !call.dont_wait;
   // A send that blocks is left to the kernel, unless it has a timeout.
   if (waits && (!sends || deadline != VirtualTime::Infinity())) {
+    file.reset();
     HoldOrAnswer(notification, tracee.process, tracee.pidfd.get(),
                  std::make_unique<TimedWait>(notification, call.descriptor,
                                              sends ? uint32_t{EPOLLOUT} : EPOLLIN, deadline),
@@ -371,13 +387,14 @@ void SimulatedTime::ServeTransfer(const seccomp_notif& notification, const Trans
     return;
   }
   clocks_.ForgetThread(process, tracee.process, thread);
-  if (sends) {
-    messages_.Sent(conduit, call.bytes, process.now);
-  } else if (ready) {
-    NotBeforeSender(process, call, conduit, file.get());
+  if (!ready && !waits) {
+    clocks_.ChargeFruitless(process);
+  } else if (sends) {
+    messages_.Sent(conduit, call.bytes, process.now, tracee.process);
   } else {
-    process.now = process.now + kFruitlessLook;
+    NotBeforeSender(process, call, conduit, file.get());
   }
+  file.reset();  // it must not outlive the descriptor of a caller who closes it next
   quiet_ = false;
   Runs(thread);
   listener.ReplyContinue(notification.id);
@@ -401,6 +418,8 @@ void SimulatedTime::Log(const HeldCall& held, const char* what) {
 
 void SimulatedTime::Hold(uint64_t id, HeldCall held) {
   ++counters_.waits;
+  Process& process = clocks_.Of(held.process);
+  if (held.deadline > process.now) process.fruitless = 0;
   Log(held, "begins");
   held_.Add(id, std::move(held));
 }
@@ -417,15 +436,15 @@ void SimulatedTime::LetGo(HeldCalls::Calls::iterator call, NotifyListener& liste
     const auto transfer = TransferCall::Parse(held.wait->notification());
     if (transfer) NotBeforeSender(process, *transfer, conduit, held.wait->copy());
     if (transfer && transfer->kind == TransferCall::Kind::kSend) {
-      messages_.Sent(conduit, transfer->bytes, process.now);
+      messages_.Sent(conduit, transfer->bytes, process.now, held.process);
     }
   }
+  held.wait->ReleaseDescriptors();
   Log(held, answer == &TimedWait::TimeOut ? "timed out"
             : answer == &TimedWait::Ready ? "was ready:"
                                           : "was interrupted:");
   if (held.wait->is_clock()) {
-    clocks_.ChargeRead(process, held.thread);
-    AnswerClock(held.wait->notification(), process.now, listener);
+    AnswerClock(held.wait->notification(), clocks_.ReadClock(process, held.thread), listener);
   } else {
     (held.wait.get()->*answer)(listener, process.now);
   }
@@ -501,6 +520,7 @@ bool SimulatedTime::Ready(int descriptor, NotifyListener& listener) {
 
 void SimulatedTime::CheckPolled(pid_t process, NotifyListener& listener) {
   if (held_.polled() == 0) return;
+  const int64_t begin = HostNanoseconds(CLOCK_MONOTONIC);
   for (auto it = held_.begin(); it != held_.end();) {
     auto next = std::next(it);
     const HeldCall& held = it->second;
@@ -508,12 +528,13 @@ void SimulatedTime::CheckPolled(pid_t process, NotifyListener& listener) {
         held.wait->Changed()) {
       LetGo(it, listener, &TimedWait::Ready);
     }
+    // A process that waits for very much memory finds out later.
+    if (process != 0 && HostNanoseconds(CLOCK_MONOTONIC) - begin > kLongestLook) break;
     it = next;
   }
 }
 
 void SimulatedTime::CheckSignals(NotifyListener& listener) {
-  last_signal_check_ns_ = HostNanoseconds(CLOCK_MONOTONIC);
   // One thread handles a signal that was sent to a process: the first, if it may.
   absl::flat_hash_map<pid_t, uint64_t> handlers;
   for (auto it = held_.begin(); it != held_.end();) {
@@ -524,6 +545,7 @@ void SimulatedTime::CheckSignals(NotifyListener& listener) {
     // or the other.
     if (signals.killed() || !listener.StillPending(it->first)) {
       if (!signals.killed()) held_.Take(it);
+      quiet_ = false;
       Runs(0);  // it is about to end, and whoever waits for that goes on now
     } else if (!held.for_gpu() && !held.wait->is_clock()) {
       const std::optional<uint64_t> mask = held.wait->mask();
@@ -543,6 +565,7 @@ void SimulatedTime::CheckSignals(NotifyListener& listener) {
     while (it != held_.end() && it->first != id) ++it;
     if (it != held_.end()) LetGo(it, listener, &TimedWait::Interrupt);
   }
+  last_signal_check_ns_ = HostNanoseconds(CLOCK_MONOTONIC);
 }
 
 bool SimulatedTime::CheckTimers(NotifyListener& listener) {

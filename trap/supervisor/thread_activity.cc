@@ -7,7 +7,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
+
+#include <algorithm>
 
 #include "trap/supervisor/unique_fd.h"
 
@@ -35,13 +38,32 @@ int64_t Slices(pid_t thread) {
   return slices;
 }
 
-bool Runs(pid_t thread) {
+// Does it wait for a child of vfork to exec or end? Only that can end it.
+bool WaitsForVfork(pid_t thread) {
+  char text[256];
+  if (!ReadFile("/proc/%d/syscall", thread, text)) return false;
+  const int call = atoi(text);
+  return call == SYS_vfork || call == SYS_clone || call == SYS_clone3;
+}
+
+bool Runs(pid_t process, pid_t thread) {
   char text[512];
   if (!ReadFile("/proc/%d/stat", thread, text)) return false;
   const char* fields = strrchr(text, ')');
   char state = 'S';
   if (fields != nullptr) sscanf(fields + 1, " %c", &state);
-  return state == 'R' || state == 'D';
+  switch (state) {
+    case 'R':
+      return true;
+    case 'D':
+      return !WaitsForVfork(thread);
+    case 'Z':
+    case 'X':
+      // A thread on its way out: it may be the last, and tell the parent.
+      return thread != process;
+    default:
+      return false;
+  }
 }
 
 uint64_t Mask(const char* text, const char* name) {
@@ -57,7 +79,8 @@ ThreadSignals SignalsOf(pid_t thread) {
   return {.own = Mask(text, "SigPnd:"),
           .shared = Mask(text, "ShdPnd:"),
           .blocked = Mask(text, "SigBlk:"),
-          .caught = Mask(text, "SigCgt:")};
+          .caught = Mask(text, "SigCgt:"),
+          .ignored = Mask(text, "SigIgn:")};
 }
 
 std::string ThreadName(pid_t thread) {
@@ -82,8 +105,9 @@ std::optional<ThreadActivity::Threads> ThreadActivity::Blocked(
       const pid_t thread = atoi(entry->d_name);
       if (thread <= 0 || held(thread)) continue;
       threads.emplace_back(thread, Slices(thread));
-      if (!Runs(thread)) continue;
+      if (!Runs(process, thread)) continue;
       running_ = thread;
+      running_process_ = process;
       closedir(tasks);
       return std::nullopt;
     }
@@ -95,7 +119,11 @@ std::optional<ThreadActivity::Threads> ThreadActivity::Blocked(
 bool ThreadActivity::AllBlocked(const std::vector<pid_t>& processes,
                                 const std::function<bool(pid_t)>& held) {
   // Who ran last time probably still does.
-  if (running_ != 0 && !held(running_) && Runs(running_)) return false;
+  if (running_ != 0 && !held(running_) &&
+      std::find(processes.begin(), processes.end(), running_process_) != processes.end() &&
+      Runs(running_process_, running_)) {
+    return false;
+  }
   // One look is not enough: a thread may wake one that was looked at before, and block
   // before it is looked at itself. Then the one that was woken is found running the
   // second time, or has run.

@@ -2,6 +2,7 @@
 #ifndef PHANTORA_TRAP_SUPERVISOR_THREAD_ACTIVITY_H_
 #define PHANTORA_TRAP_SUPERVISOR_THREAD_ACTIVITY_H_
 
+#include <signal.h>
 #include <sys/types.h>
 
 #include <cstdint>
@@ -13,19 +14,29 @@
 
 namespace phantora {
 
-// Signals that have been sent to a thread or its process and are not handled yet, as masks:
-// bit 0 is signal 1.
+// Bit 0 is signal 1.
+constexpr uint64_t SignalBit(int signal) { return uint64_t{1} << (signal - 1); }
+
+// Whose default action is a core dump (signal(7)).
+inline constexpr uint64_t kDumpCore = SignalBit(SIGQUIT) | SignalBit(SIGILL) | SignalBit(SIGTRAP) |
+                                      SignalBit(SIGABRT) | SignalBit(SIGBUS) | SignalBit(SIGFPE) |
+                                      SignalBit(SIGSEGV) | SignalBit(SIGXCPU) | SignalBit(SIGXFSZ) |
+                                      SignalBit(SIGSYS);
+
+// Signals that have been sent to a thread or its process and are not handled yet.
 struct ThreadSignals {
   uint64_t own = 0, shared = 0;  // pending
-  uint64_t blocked = 0, caught = 0;
+  uint64_t blocked = 0, caught = 0, ignored = 0;
 
   uint64_t pending() const { return own | shared; }
   // Has it a SIGKILL to die of, but has not been scheduled since?
   bool killed() const { return (pending() >> 8 & 1) != 0; }
-  // What it has a handler for and, unless `mask` takes the place of what it blocks, does
-  // not block. Held in a trapped call, it would not notice (WAIT_KILLABLE_RECV).
+  // What it has a handler for, or dies of with a core dump, and does not block (`mask` may
+  // take the place of what it blocks). Held in a trapped call, it would not notice
+  // (WAIT_KILLABLE_RECV); what kills without a core dump comes as a SIGKILL.
   uint64_t Due(uint64_t which, std::optional<uint64_t> mask) const {
-    return which & caught & ~mask.value_or(blocked);
+    const uint64_t dumps = kDumpCore & ~caught & ~ignored;
+    return which & (caught | dumps) & ~mask.value_or(blocked);
   }
 };
 ThreadSignals SignalsOf(pid_t thread);
@@ -52,7 +63,7 @@ class ThreadActivity {
   std::optional<Threads> Blocked(const std::vector<pid_t>& processes,
                                  const std::function<bool(pid_t)>& held);
 
-  pid_t running_ = 0;
+  pid_t running_ = 0, running_process_ = 0;
 };
 
 }  // namespace phantora

@@ -441,7 +441,7 @@ void TimedWait::TimeOut(NotifyListener& listener, VirtualTime now) const {
     }
     case Kind::kSelect: {
       // The kernel writes whole words.
-      const std::vector<uint8_t> zeros((argument(0) + 63) / 64 * 8);
+      const std::vector<uint8_t> zeros((static_cast<uint32_t>(argument(0)) + 63) / 64 * 8);
       for (int set = 1; set <= 3; ++set) {
         if (argument(set) == 0) continue;
         memory_.Write(RemoteAddress{argument(set)}, zeros.data(), zeros.size());

@@ -70,6 +70,12 @@ class TimedWait {
   bool is_clock() const { return kind_ == Kind::kClock; }
   const seccomp_notif& notification() const { return notification_; }
 
+  // To be called before an answer: the caller may count on its descriptors being closed
+  // when it closes them.
+  void ReleaseDescriptors() {
+    copies_.clear();
+    watched_.reset();
+  }
   // Answers at the caller's time `now`. A caller that is gone is normal.
   void TimeOut(NotifyListener& listener, VirtualTime now) const;
   void Ready(NotifyListener& listener, VirtualTime now) const;

@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <sys/ioctl.h>
+#include <sys/random.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/timerfd.h>
@@ -35,6 +36,9 @@ constexpr size_t kMostTimers = 4096;
 // A timerfd carries its mark as an interval of so many seconds and the mark: longer than
 // any program asks for, and never running, because it is not armed.
 constexpr int64_t kMarkBase = 1'000'000'000;
+constexpr uint64_t kMostMark = 4'000'000'000'000'000'000;
+// Descriptors that are looked at for timers that have moved.
+constexpr int kMostLookedAt = 4096;
 constexpr VirtualSpan kShortestPeriod = VirtualSpan::Microseconds(10);
 // linux/timerfd.h.
 constexpr unsigned long kSetTicks = _IOW('T', 0, __u64);
@@ -77,7 +81,20 @@ UniqueFd Copy(int pidfd, int descriptor) {
 int64_t MarkOf(int timer) {
   itimerspec now{};
   if (timerfd_gettime(timer, &now) != 0) return -1;
-  return std::max<int64_t>(now.it_interval.tv_sec - kMarkBase, 0);
+  if (now.it_interval.tv_sec < kMarkBase) return 0;
+  return (now.it_interval.tv_sec - kMarkBase) * kNanosecondsPerSecond + now.it_interval.tv_nsec;
+}
+
+timespec IntervalOf(int64_t mark) {
+  return {.tv_sec = kMarkBase + mark / kNanosecondsPerSecond,
+          .tv_nsec = mark % kNanosecondsPerSecond};
+}
+
+// So that no rank can guess that of another.
+int64_t RandomMark() {
+  uint64_t random = 0;
+  [[maybe_unused]] const ssize_t got = getrandom(&random, sizeof random, 0);
+  return static_cast<int64_t>(random % kMostMark) + 1;
 }
 
 // CLOCK_*, of which a timerfd's text in /proc tells.
@@ -94,6 +111,15 @@ int ClockOf(int timer) {
 // How often a timer expires in the time from `deadline` to `now`.
 int64_t Expirations(VirtualTime deadline, VirtualSpan interval, VirtualTime now) {
   return (now - deadline).picoseconds() / interval.picoseconds() + 1;
+}
+
+// Saturates at half of what picoseconds can say, 53 days, so that nothing that is added
+// overflows.
+VirtualTime Later(VirtualTime time, VirtualSpan span, int64_t times) {
+  const __int128 sum = static_cast<__int128>(span.picoseconds()) * times + time.picoseconds();
+  return sum >= std::numeric_limits<int64_t>::max() / 2
+             ? VirtualTime::Infinity()
+             : time + VirtualSpan::Picoseconds(static_cast<int64_t>(sum) - time.picoseconds());
 }
 
 bool WriteSetting(const RemoteMemory& memory, uint64_t address, const itimerspec& setting) {
@@ -346,9 +372,9 @@ bool VirtualTimers::ServeDescriptor(const seccomp_notif& notification, const Tra
     listener.ReplyError(notification.id, ENOMEM);
     return true;
   }
-  if (mark == 0) mark = ++last_mark_;
+  if (mark == 0) mark = RandomMark();
   // This also takes back what nobody has read, as setting a timer does.
-  const itimerspec disarmed{.it_interval = {kMarkBase + mark, 0}, .it_value = {}};
+  const itimerspec disarmed{.it_interval = IntervalOf(mark), .it_value = {}};
   if (timerfd_settime(copy.get(), 0, &disarmed, nullptr) != 0) return false;
   if (IsZero(setting->it_value)) {
     if (it != timers_.end()) timers_.erase(it);
@@ -376,9 +402,7 @@ void VirtualTimers::Arm(Timer& timer, const itimerspec& setting, bool absolute, 
   } else if (absolute) {
     timer.deadline = InstantOf(timer.clock, setting.it_value, realtime_offset_);
   } else {
-    const VirtualSpan span = ToSpan(setting.it_value);
-    const bool ends = span.picoseconds() < std::numeric_limits<int64_t>::max() / 2;
-    timer.deadline = ends ? now + span : VirtualTime::Infinity();
+    timer.deadline = Later(now, ToSpan(setting.it_value), 1);
   }
 }
 
@@ -389,7 +413,8 @@ itimerspec VirtualTimers::Left(const Timer& timer, VirtualTime now) {
   if (timer.kind == Timer::Kind::kPosix && timer.notify == SIGEV_NONE && deadline <= now) {
     // Nobody is told, so it has not been set anew.
     if (timer.interval == VirtualSpan()) return left;
-    deadline = deadline + timer.interval * Expirations(deadline, timer.interval, now);
+    deadline = Later(deadline, timer.interval, Expirations(deadline, timer.interval, now));
+    if (deadline == VirtualTime::Infinity()) return left;
   }
   // One that is about to expire is not disarmed.
   left.it_value = FromSpan(std::max(deadline - now, VirtualSpan::Nanoseconds(1)));
@@ -441,7 +466,7 @@ bool VirtualTimers::Expire(Timer& timer, int64_t mark, VirtualTime now) {
   } else {
     const bool fast = timer.interval < kShortestPeriod;
     expirations = Expirations(timer.deadline, timer.interval, fast ? until : now);
-    timer.deadline = timer.deadline + timer.interval * expirations;
+    timer.deadline = Later(timer.deadline, timer.interval, expirations);
   }
   if (timer.kind == Timer::Kind::kDescriptor) {
     return Tick(timer, mark, static_cast<uint64_t>(expirations)) && repeats;
@@ -481,7 +506,8 @@ bool VirtualTimers::Tick(Timer& timer, int64_t mark, uint64_t ticks) {
   // owner has closed it.
   UniqueFd copy = Copy(timer.pidfd, timer.descriptor);
   if (!copy.valid() || MarkOf(copy.get()) != mark) {
-    if (!FindDescriptor(timer, mark)) return false;
+    int budget = kMostLookedAt;
+    if (!FindDescriptor(timer, mark, budget)) return false;
     copy = Copy(timer.pidfd, timer.descriptor);
   }
   pollfd unread{copy.get(), POLLIN, 0};
@@ -492,7 +518,7 @@ bool VirtualTimers::Tick(Timer& timer, int64_t mark, uint64_t ticks) {
   timer.unread = ticks;
   if (ioctl(copy.get(), kSetTicks, &timer.unread) == 0) return true;
   // A kernel without CONFIG_CHECKPOINT_RESTORE: expire at once, once.
-  const itimerspec at_once{.it_interval = {kMarkBase + mark, 0}, .it_value = {0, 1}};
+  const itimerspec at_once{.it_interval = IntervalOf(mark), .it_value = {0, 1}};
   timerfd_settime(copy.get(), 0, &at_once, nullptr);
   poll(&unread, 1, 10);
   return true;
@@ -507,7 +533,7 @@ void VirtualTimers::BeforeRead(int file) {
   if (poll(&unread, 1, 0) > 0) ioctl(file, kSetTicks, &it->second.unread);
 }
 
-bool VirtualTimers::FindDescriptor(Timer& timer, int64_t mark) {
+bool VirtualTimers::FindDescriptor(Timer& timer, int64_t mark, int& budget) {
   for (const auto& [process, pidfd] : living_()) {
     char path[64];
     snprintf(path, sizeof path, "/proc/%d/fd", process);
@@ -515,6 +541,7 @@ bool VirtualTimers::FindDescriptor(Timer& timer, int64_t mark) {
     if (directory == nullptr) continue;
     const absl::Cleanup close = [directory] { closedir(directory); };
     while (const dirent* entry = readdir(directory)) {
+      if (--budget < 0) return false;
       char target[64];
       const ssize_t length = readlinkat(dirfd(directory), entry->d_name, target, sizeof target - 1);
       if (length <= 0) continue;
@@ -538,11 +565,13 @@ void VirtualTimers::NewProgram(pid_t process) {
 }
 
 void VirtualTimers::ProcessDied(pid_t process) {
+  int budget = kMostLookedAt;
   for (auto it = timers_.begin(); it != timers_.end();) {
     Timer& timer = it->second;
     // A timerfd lives as long as anybody has it.
-    const bool stays = timer.process != process || (timer.kind == Timer::Kind::kDescriptor &&
-                                                    FindDescriptor(timer, it->first.second.second));
+    const bool stays =
+        timer.process != process || (timer.kind == Timer::Kind::kDescriptor &&
+                                     FindDescriptor(timer, it->first.second.second, budget));
     it = stays ? std::next(it) : timers_.erase(it);
   }
 }

@@ -102,13 +102,12 @@ class VirtualTimers {
   // False if nobody has the descriptor any more.
   bool Tick(Timer& timer, int64_t mark, uint64_t ticks);
   // Finds the descriptor that carries `mark`, wherever it is now.
-  bool FindDescriptor(Timer& timer, int64_t mark);
+  bool FindDescriptor(Timer& timer, int64_t mark, int& budget);
   size_t TimersOf(pid_t process) const;
 
   const int64_t realtime_offset_;
   const Living living_;
   Timers timers_;
-  int64_t last_mark_ = 0;
   int last_id_ = 0;
 };
 

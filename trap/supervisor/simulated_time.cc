@@ -30,6 +30,20 @@ constexpr VirtualSpan kFruitlessLook = VirtualSpan::Microseconds(1);
 // Of memory that a process waits for, at each of its calls; ns of real time.
 constexpr int64_t kLongestLook = 200'000;
 
+// Between two looks for calls, ns of real time.
+constexpr int64_t kLongestPass = 10'000'000;
+// After the end of a process, until whoever waits for it has gone on; ns.
+constexpr int64_t kDeathGrace = 5'000'000;
+// Real time between looks at threads that run, ns. Memory that others wait for to change
+// is looked at more often, as long as that costs little.
+constexpr int64_t kShortestTick = 100'000, kLongestTick = 4'000'000, kPolledTick = 200'000;
+constexpr int64_t kTickPerPolled = 100'000;
+// And between looks for signals.
+constexpr int64_t kSignalCheck = 20'000'000, kSignalCheckPerCall = 4'000'000;
+// When somebody has run for so long, in processor time, and nothing has moved, time passes
+// nevertheless: the one who runs may wait for memory to change.
+constexpr int64_t kImpatience = 10'000'000'000;
+
 bool IsRealtime(int clock) {
   return clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE ||
          clock == CLOCK_REALTIME_ALARM || clock == CLOCK_TAI;
@@ -84,6 +98,12 @@ SimulatedTime::SimulatedTime(const Options& options, Vdso vdso)
         return living;
       }) {}
 
+void SimulatedTime::Runs(pid_t thread) {
+  let_go_ = true;
+  runner_ = thread;
+  let_go_since_ = HostNanoseconds(CLOCK_MONOTONIC);
+}
+
 void SimulatedTime::DriverCall(pid_t id, pid_t thread) {
   Process& process = clocks_.Stopped(id, thread);
   clocks_.SetUsesGpu(process, thread);
@@ -103,6 +123,7 @@ void SimulatedTime::ProcessDied(pid_t process) {
   }
   processes_known_ = quiet_ = false;
   Runs(0);  // its parent, perhaps
+  last_death_ns_ = HostNanoseconds(CLOCK_MONOTONIC);
   clocks_.Died(process);
   timers_.ProcessDied(process);
 }
@@ -505,7 +526,8 @@ bool SimulatedTime::Ready(int descriptor, NotifyListener& listener) {
     // Time does not pass here: a call may be at hand that has not been served yet.
     ticked_ns_ = tick_ns_;
     tick_ns_ = 0;
-    let_go_ = false;
+    // The tick may have been armed long before.
+    if (HostNanoseconds(CLOCK_MONOTONIC) - let_go_since_ > kShortestTick / 2) let_go_ = false;
     stopped_ = 0;
     if (sole_runner_ != 0) quiet_ = false, sole_runner_ = 0;  // it does something else
     counters_.nudges += static_cast<uint64_t>(
@@ -582,22 +604,6 @@ bool SimulatedTime::CheckTimers(NotifyListener& listener) {
 
 // --- Passing of time ----------------------------------------------------------------
 
-namespace {
-
-// Between two looks for calls, ns of real time.
-constexpr int64_t kLongestPass = 10'000'000;
-// Real time between looks at threads that run, ns. Memory that others wait for to change
-// is looked at more often, as long as that costs little.
-constexpr int64_t kShortestTick = 100'000, kLongestTick = 4'000'000, kPolledTick = 200'000;
-constexpr int64_t kTickPerPolled = 100'000;
-// And between looks for signals.
-constexpr int64_t kSignalCheck = 20'000'000, kSignalCheckPerCall = 4'000'000;
-// When somebody has run for so long, in processor time, and nothing has moved, time passes
-// nevertheless: the one who runs may wait for memory to change.
-constexpr int64_t kImpatience = 10'000'000'000;
-
-}  // namespace
-
 bool SimulatedTime::RunsForNothing() {
   const pid_t thread = activity_.running();
   const int64_t ran = RunTime(thread);
@@ -632,6 +638,7 @@ bool SimulatedTime::MayPass(VirtualTime to, NotifyListener& listener, bool again
   const bool blocked = activity_.AllBlocked(behind, held);
   const bool called = poll(pending, 2, 0) > 0;
   if (called || !blocked) {
+    if (activity_.saw_dying()) processes_known_ = false;
     quiet_ = false;
     return !called && RunsForNothing();
   }
@@ -675,6 +682,7 @@ void SimulatedTime::Pass(NotifyListener& listener) {
   CheckPolled(stopped_, listener);
   CheckTimers(listener);
   while (HostNanoseconds(CLOCK_MONOTONIC) - begin < kLongestPass) {
+    if (begin - last_death_ns_ < kDeathGrace) break;
     if (let_go_ || (quiet_ && sole_runner_ != 0)) break;
     LetServedWaitersGo(listener);
     if (let_go_ || (quiet_ && sole_runner_ != 0)) break;
@@ -688,6 +696,7 @@ void SimulatedTime::Pass(NotifyListener& listener) {
       // Work may have been submitted by threads that have not made a call since.
       hidden_work = clocks_.HasHiddenWork();
       if (!hidden_work || ticked == 0 || !MayPass(next, listener) || SubmitAll() == 0) break;
+      quiet_ = false;
       continue;
     }
     const bool known_quiet = quiet_ && sole_runner_ == 0;
@@ -697,6 +706,8 @@ void SimulatedTime::Pass(NotifyListener& listener) {
       const int submitted = quiet_ ? SubmitAll() : 0;
       CheckPolled(0, listener);
       CheckSignals(listener);
+      // It may have raised an interrupt, and woken somebody.
+      if (submitted > 0) quiet_ = false;
       if (submitted > 0 || let_go_) continue;
     }
     clocks_.NoteProgress();

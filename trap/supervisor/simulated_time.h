@@ -86,7 +86,7 @@ class SimulatedTime {
   SimulatedTime(const Options& options, Vdso vdso);
 
   // `thread` was answered: it runs.
-  void Runs(pid_t thread) { let_go_ = true, runner_ = thread; }
+  void Runs(pid_t thread);
 
   void ServeNewProcess(const seccomp_notif& notification, const Tracee& tracee);
   void ServeNewProgram(const seccomp_notif& notification, const Tracee& tracee);
@@ -159,8 +159,9 @@ class SimulatedTime {
   pid_t sole_runner_ = 0;
   // A thread was answered, the last one this, and has not been heard of since.
   bool let_go_ = false;
+  int64_t let_go_since_ = 0;  // real time, ns
   pid_t runner_ = 0;
-  int64_t last_signal_check_ns_ = 0;  // real time
+  int64_t last_signal_check_ns_ = 0, last_death_ns_ = 0;  // real time
   // The thread that was found running, how long it had run, and when that was, ns.
   pid_t suspect_ = 0;
   int64_t suspect_ran_ = 0, suspect_since_ = 0;

@@ -46,7 +46,7 @@ bool WaitsForVfork(pid_t thread) {
   return call == SYS_vfork || call == SYS_clone || call == SYS_clone3;
 }
 
-bool Runs(pid_t process, pid_t thread) {
+bool Runs(pid_t thread, bool& dying) {
   char text[512];
   if (!ReadFile("/proc/%d/stat", thread, text)) return false;
   const char* fields = strrchr(text, ')');
@@ -59,8 +59,9 @@ bool Runs(pid_t process, pid_t thread) {
       return !WaitsForVfork(thread);
     case 'Z':
     case 'X':
-      // A thread on its way out: it may be the last, and tell the parent.
-      return thread != process;
+      // On its way out: whoever waits for that goes on now.
+      dying = true;
+      return true;
     default:
       return false;
   }
@@ -105,7 +106,7 @@ std::optional<ThreadActivity::Threads> ThreadActivity::Blocked(
       const pid_t thread = atoi(entry->d_name);
       if (thread <= 0 || held(thread)) continue;
       threads.emplace_back(thread, Slices(thread));
-      if (!Runs(process, thread)) continue;
+      if (!Runs(thread, saw_dying_)) continue;
       running_ = thread;
       running_process_ = process;
       closedir(tasks);
@@ -118,10 +119,11 @@ std::optional<ThreadActivity::Threads> ThreadActivity::Blocked(
 
 bool ThreadActivity::AllBlocked(const std::vector<pid_t>& processes,
                                 const std::function<bool(pid_t)>& held) {
+  saw_dying_ = false;
   // Who ran last time probably still does.
   if (running_ != 0 && !held(running_) &&
       std::find(processes.begin(), processes.end(), running_process_) != processes.end() &&
-      Runs(running_process_, running_)) {
+      Runs(running_, saw_dying_)) {
     return false;
   }
   // One look is not enough: a thread may wake one that was looked at before, and block

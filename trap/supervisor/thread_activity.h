@@ -55,6 +55,8 @@ class ThreadActivity {
 
   // The thread that was found running last.
   pid_t running() const { return running_; }
+  // It is on its way out: the processes are not the same any more soon.
+  bool saw_dying() const { return saw_dying_; }
 
  private:
   // With the number of time slices that each has had.
@@ -64,6 +66,7 @@ class ThreadActivity {
                                  const std::function<bool(pid_t)>& held);
 
   pid_t running_ = 0, running_process_ = 0;
+  bool saw_dying_ = false;
 };
 
 }  // namespace phantora

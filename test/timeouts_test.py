@@ -25,8 +25,9 @@ LIMIT = 9
 # How far a row may be off: units less, units more, and more as a share of what was asked for.
 Tolerance = collections.namedtuple("Tolerance", "less more share")
 SIMULATED = {
-    "fixed": Tolerance(1e-6, 1e-3, 0),
-    "zero": Tolerance(1e-6, 1e-3, 0),
+    # A runtime that spins on the clock before it sleeps pays for that (Go's: 1 ms).
+    "fixed": Tolerance(1e-6, 5e-3, 0),
+    "zero": Tolerance(1e-6, 5e-3, 0),
     # Two clocks are read one after the other, in processor time.
     "measured": Tolerance(1e-3, 0.3, 0),
 }

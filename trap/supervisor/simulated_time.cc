@@ -32,8 +32,6 @@ constexpr int64_t kLongestLook = 200'000;
 
 // Between two looks for calls, ns of real time.
 constexpr int64_t kLongestPass = 10'000'000;
-// After the end of a process, until whoever waits for it has gone on; ns.
-constexpr int64_t kDeathGrace = 5'000'000;
 // Real time between looks at threads that run, ns. Memory that others wait for to change
 // is looked at more often, as long as that costs little.
 constexpr int64_t kShortestTick = 100'000, kLongestTick = 4'000'000, kPolledTick = 200'000;
@@ -123,7 +121,6 @@ void SimulatedTime::ProcessDied(pid_t process) {
   }
   processes_known_ = quiet_ = false;
   Runs(0);  // its parent, perhaps
-  last_death_ns_ = HostNanoseconds(CLOCK_MONOTONIC);
   clocks_.Died(process);
   timers_.ProcessDied(process);
 }
@@ -682,7 +679,6 @@ void SimulatedTime::Pass(NotifyListener& listener) {
   CheckPolled(stopped_, listener);
   CheckTimers(listener);
   while (HostNanoseconds(CLOCK_MONOTONIC) - begin < kLongestPass) {
-    if (begin - last_death_ns_ < kDeathGrace) break;
     if (let_go_ || (quiet_ && sole_runner_ != 0)) break;
     LetServedWaitersGo(listener);
     if (let_go_ || (quiet_ && sole_runner_ != 0)) break;

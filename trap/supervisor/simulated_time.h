@@ -161,7 +161,7 @@ class SimulatedTime {
   bool let_go_ = false;
   int64_t let_go_since_ = 0;  // real time, ns
   pid_t runner_ = 0;
-  int64_t last_signal_check_ns_ = 0, last_death_ns_ = 0;  // real time
+  int64_t last_signal_check_ns_ = 0;  // real time
   // The thread that was found running, how long it had run, and when that was, ns.
   pid_t suspect_ = 0;
   int64_t suspect_ran_ = 0, suspect_since_ = 0;

@@ -46,7 +46,17 @@ bool WaitsForVfork(pid_t thread) {
   return call == SYS_vfork || call == SYS_clone || call == SYS_clone3;
 }
 
-bool Runs(pid_t thread, bool& dying) {
+// Linux can preempt a thread that has said that it is about to sleep, and may yet find
+// that it need not: /proc/PID/stat shows it asleep while it waits for a processor
+// (do_wait in kernel/exit.c reaps a child in that state). The call that a thread is in can
+// only be read when it has left the processor: Linux waits a moment for one that has not,
+// and calls it running then (task_current_syscall in lib/syscall.c).
+bool IsOnlyPreempted(pid_t thread) {
+  char text[256];
+  return ReadFile("/proc/%d/syscall", thread, text) && strncmp(text, "running", 7) == 0;
+}
+
+bool Runs(pid_t thread, ThreadActivity::Look look, bool& dying) {
   char text[512];
   if (!ReadFile("/proc/%d/stat", thread, text)) return false;
   const char* fields = strrchr(text, ')');
@@ -63,7 +73,7 @@ bool Runs(pid_t thread, bool& dying) {
       dying = true;
       return true;
     default:
-      return false;
+      return look == ThreadActivity::Look::kClose && IsOnlyPreempted(thread);
   }
 }
 
@@ -95,7 +105,7 @@ int64_t RunTime(pid_t thread) {
 }
 
 std::optional<ThreadActivity::Threads> ThreadActivity::Blocked(
-    const std::vector<pid_t>& processes, const std::function<bool(pid_t)>& held) {
+    const std::vector<pid_t>& processes, const std::function<bool(pid_t)>& held, Look look) {
   Threads threads;
   for (const pid_t process : processes) {
     char path[64];
@@ -106,7 +116,7 @@ std::optional<ThreadActivity::Threads> ThreadActivity::Blocked(
       const pid_t thread = atoi(entry->d_name);
       if (thread <= 0 || held(thread)) continue;
       threads.emplace_back(thread, Slices(thread));
-      if (!Runs(thread, saw_dying_)) continue;
+      if (!Runs(thread, look, saw_dying_)) continue;
       running_ = thread;
       running_process_ = process;
       closedir(tasks);
@@ -123,14 +133,14 @@ bool ThreadActivity::AllBlocked(const std::vector<pid_t>& processes,
   // Who ran last time probably still does.
   if (running_ != 0 && !held(running_) &&
       std::find(processes.begin(), processes.end(), running_process_) != processes.end() &&
-      Runs(running_, saw_dying_)) {
+      Runs(running_, Look::kFleeting, saw_dying_)) {
     return false;
   }
   // One look is not enough: a thread may wake one that was looked at before, and block
   // before it is looked at itself. Then the one that was woken is found running the
   // second time, or has run.
-  const auto first = Blocked(processes, held);
-  return first && Blocked(processes, held) == first;
+  const auto first = Blocked(processes, held, Look::kClose);
+  return first && Blocked(processes, held, Look::kFleeting) == first;
 }
 
 }  // namespace phantora

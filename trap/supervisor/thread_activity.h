@@ -58,12 +58,15 @@ class ThreadActivity {
   // It is on its way out: the processes are not the same any more soon.
   bool saw_dying() const { return saw_dying_; }
 
+  // Whether a thread that seems asleep is looked at twice.
+  enum class Look { kFleeting, kClose };
+
  private:
   // With the number of time slices that each has had.
   using Threads = std::vector<std::pair<pid_t, int64_t>>;
   // All threads of `processes` that are not held; nullopt if one is found running.
   std::optional<Threads> Blocked(const std::vector<pid_t>& processes,
-                                 const std::function<bool(pid_t)>& held);
+                                 const std::function<bool(pid_t)>& held, Look look);
 
   pid_t running_ = 0, running_process_ = 0;
   bool saw_dying_ = false;

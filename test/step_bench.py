@@ -59,18 +59,23 @@ def launch_sync(options, hogs):
     return real / 2000 * 1e3
 
 
-print("| GPT-2, batch 12 x 1024, A100 | kernels | simulated | real | per kernel |")
-print("|---|---|---|---|---|")
-for layers in (6, 12, 24):
-    for mode in ("fixed", "measured", "real"):
-        kernels, simulated, real = gpt2(layers, mode)
-        print("| %d layers, %s | %s | %.1f ms | %.1f ms | %s |"
-              % (layers, mode, "%d" % kernels if kernels else "", simulated, real,
-                 "%.0f us" % (real / kernels * 1e3) if kernels else ""), flush=True)
-print("\n| launch + synchronise, real time | idle machine | %d busy processes |" % (
-    2 * os.cpu_count()))
-print("|---|---|---|")
-for options in (["--host-time", "fixed"], ["--host-time", "measured"], []):
-    print("| %s | %.0f us | %.0f us |" % (
-        options[-1] if options else "real", launch_sync(options, 0),
-        launch_sync(options, 2 * os.cpu_count())), flush=True)
+def main():
+    print("| GPT-2, batch 12 x 1024, A100 | kernels | simulated | real | per kernel |")
+    print("|---|---|---|---|---|")
+    for layers in (6, 12, 24):
+        for mode in ("fixed", "measured", "real"):
+            kernels, simulated, real = gpt2(layers, mode)
+            print("| %d layers, %s | %s | %.1f ms | %.1f ms | %s |"
+                  % (layers, mode, "%d" % kernels if kernels else "", simulated, real,
+                     "%.0f us" % (real / kernels * 1e3) if kernels else ""), flush=True)
+    print("\n| launch + synchronise, real time | idle machine | %d busy processes |" % (
+        2 * os.cpu_count()))
+    print("|---|---|---|")
+    for options in (["--host-time", "fixed"], ["--host-time", "measured"], []):
+        print("| %s | %.0f us | %.0f us |" % (
+            options[-1] if options else "real", launch_sync(options, 0),
+            launch_sync(options, 2 * os.cpu_count())), flush=True)
+
+
+if __name__ == "__main__":
+    main()

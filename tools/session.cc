@@ -30,6 +30,7 @@
 #include "trap/supervisor/filter_policy.h"
 #include "trap/supervisor/guardian.h"
 #include "trap/supervisor/launcher.h"
+#include "trap/supervisor/process_tree.h"
 #include "trap/supervisor/supervisor.h"
 #include "trap/turn_lock.h"
 #include "trap/uvm/uvm_device.h"
@@ -168,6 +169,8 @@ int Supervise(const SessionOptions& options, int signals) {
     if (!opened.ok()) return Fail(opened.status());
     report = *std::move(opened);
   }
+  const bool simulated = options.host_time.mode != HostTimeMode::kReal;
+  if (simulated) AskForShortSlices();
   // The child is forked before any thread exists.
   auto command = Launch(*filter, MakeLaunchOptions(options, *driver));
   if (!command.ok()) return Fail(command.status());
@@ -188,7 +191,6 @@ int Supervise(const SessionOptions& options, int signals) {
   Unknowns unknowns;
   MonotonicTimeSource time;
   OsEvents events(&time);
-  const bool simulated = options.host_time.mode != HostTimeMode::kReal;
   FixedPricer fixed_pricer(VirtualSpan::Microseconds(options.kernel_microseconds.value_or(0)));
   LaunchDimsPricer model(*profile);
   WorkPricer* pricer = &fixed_pricer;

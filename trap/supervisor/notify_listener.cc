@@ -1,6 +1,7 @@
 #include "trap/supervisor/notify_listener.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
 
@@ -34,6 +35,11 @@ absl::StatusOr<NotifyListener> NotifyListener::Create(UniqueFd listener) {
   result.synchronous_wake_up_ =
       ioctl(result.fd(), SECCOMP_IOCTL_NOTIF_SET_FLAGS, SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP) == 0;
   return result;
+}
+
+bool NotifyListener::HasCall() const {
+  pollfd calls{fd(), POLLIN, 0};
+  return poll(&calls, 1, 0) > 0;
 }
 
 std::optional<seccomp_notif> NotifyListener::Receive() {

@@ -24,6 +24,9 @@ class NotifyListener {
   // Without it every trapped call costs a cross-CPU wake-up.
   bool synchronous_wake_up() const { return synchronous_wake_up_; }
 
+  // Would Receive() return at once?
+  bool HasCall() const;
+
   // nullopt when there is nothing to receive: the caller died, or a signal.
   std::optional<seccomp_notif> Receive();
 

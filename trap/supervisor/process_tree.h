@@ -21,6 +21,11 @@ bool IsRunning(pid_t process);
 // Raises the nice value of all threads of `process` that are below `niceness`.
 void MakeNice(pid_t process, int niceness);
 
+// Asks for short time slices, for the calling thread and all that it starts. Threads that
+// wake each other for every call otherwise wait for the slices of whatever else keeps the
+// machine busy. Takes no privilege; Linux before 6.12 ignores it.
+void AskForShortSlices();
+
 // Sends `signal` to all of them; returns how many there were.
 int SignalDescendants(int signal);
 

@@ -34,8 +34,9 @@ constexpr int64_t kLongestLook = 200'000;
 constexpr int64_t kLongestPass = 10'000'000;
 // Real time between looks at threads that run, ns. Memory that others wait for to change
 // is looked at more often, as long as that costs little.
-constexpr int64_t kShortestTick = 100'000, kLongestTick = 4'000'000, kPolledTick = 200'000;
+constexpr int64_t kShortestTick = 250'000, kLongestTick = 4'000'000, kPolledTick = 250'000;
 constexpr int64_t kTickPerPolled = 100'000;
+constexpr int64_t kLongestPostponement = 1'000'000;
 // And between looks for signals.
 constexpr int64_t kSignalCheck = 20'000'000, kSignalCheckPerCall = 4'000'000;
 // When somebody has run for so long, in processor time, and nothing has moved, time passes
@@ -516,13 +517,17 @@ void SimulatedTime::LetServedWaitersGo(NotifyListener& listener) {
   for (const pid_t process : served) LetGpuWaitersGo(process, listener);
 }
 
+void SimulatedTime::TakeTick() {
+  uint64_t expirations;
+  if (read(tick_.get(), &expirations, sizeof expirations) != sizeof expirations) return;
+  ticked_ns_ = tick_ns_;
+  tick_ns_ = 0;
+}
+
 bool SimulatedTime::Ready(int descriptor, NotifyListener& listener) {
   if (descriptor == tick_.get()) {
-    uint64_t expirations;
-    [[maybe_unused]] const ssize_t got = read(tick_.get(), &expirations, sizeof expirations);
     // Time does not pass here: a call may be at hand that has not been served yet.
-    ticked_ns_ = tick_ns_;
-    tick_ns_ = 0;
+    TakeTick();
     // The tick may have been armed long before.
     if (HostNanoseconds(CLOCK_MONOTONIC) - let_go_since_ > kShortestTick / 2) let_go_ = false;
     stopped_ = 0;
@@ -613,6 +618,16 @@ bool SimulatedTime::RunsForNothing() {
 }
 
 bool SimulatedTime::MayPass(VirtualTime to, NotifyListener& listener, bool again) {
+  // Calls that have not been received, and descriptors that held calls wait for.
+  pollfd events{options_.epoll, POLLIN, 0};
+  const auto is_called = [&] {
+    TakeTick();  // all that it asks for is a look
+    return listener.HasCall() || poll(&events, 1, 0) > 0;
+  };
+  if (is_called()) {
+    quiet_ = false;
+    return false;
+  }
   ++counters_.scans;
   if (!processes_known_) {
     processes_ = Descendants();
@@ -630,10 +645,8 @@ bool SimulatedTime::MayPass(VirtualTime to, NotifyListener& listener, bool again
     }
   }
   const auto held = [this](pid_t thread) { return held_.HoldsThread(thread); };
-  // Calls that have not been received, and descriptors that held calls wait for.
-  pollfd pending[] = {{listener.fd(), POLLIN, 0}, {options_.epoll, POLLIN, 0}};
   const bool blocked = activity_.AllBlocked(behind, held);
-  const bool called = poll(pending, 2, 0) > 0;
+  const bool called = is_called();
   if (called || !blocked) {
     if (activity_.saw_dying()) processes_known_ = false;
     quiet_ = false;
@@ -773,7 +786,16 @@ void SimulatedTime::ArmNextTick(bool hidden_work, int64_t ticked) {
 }
 
 void SimulatedTime::ArmTick(int64_t nanoseconds) {
-  if (tick_ns_ != 0 && tick_ns_ <= nanoseconds) return;
+  const int64_t now = HostNanoseconds(CLOCK_MONOTONIC);
+  if (tick_ns_ != 0 && tick_ns_ <= nanoseconds) {
+    // While calls come, nobody has to look; others wait no longer for that than a while.
+    const bool postponed = let_go_ && now - armed_since_ > kShortestTick / 2 &&
+                           now - tick_wanted_since_ < kLongestPostponement;
+    if (!postponed) return;
+  } else {
+    tick_wanted_since_ = now;
+  }
+  armed_since_ = now;
   tick_ns_ = nanoseconds;
   const itimerspec once{.it_interval = {}, .it_value = {.tv_sec = 0, .tv_nsec = tick_ns_}};
   timerfd_settime(tick_.get(), 0, &once, nullptr);

@@ -133,6 +133,7 @@ class SimulatedTime {
   void PassToTimer(VirtualTimers::Due due, NotifyListener& listener);
   void PassToDeadline(HeldCalls::Calls::iterator call, NotifyListener& listener);
   void ArmTick(int64_t nanoseconds);
+  void TakeTick();
   void ArmNextTick(bool hidden_work, int64_t ticked);
 
   const Options options_;
@@ -141,6 +142,7 @@ class SimulatedTime {
   const UniqueFd tick_;
   int64_t tick_ns_ = 0;    // 0: not armed
   int64_t ticked_ns_ = 0;  // how long it was armed for, when it has just come
+  int64_t armed_since_ = 0, tick_wanted_since_ = 0;  // real time
 
   ProcessClocks clocks_;
   HeldCalls held_;

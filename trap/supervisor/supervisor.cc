@@ -106,7 +106,8 @@ int Supervisor::Run(LaunchedCommand command, int signals) {
     std::optional<seccomp_notif> call;
     {
       EventInterrupter::Interruptible interruptible;
-      call = command.listener.Receive();
+      // The signal of an event that came before this line is not sent again at once.
+      if (!interrupter.raised() || command.listener.HasCall()) call = command.listener.Receive();
     }
     // First the events: what ended must be forgotten before its process id or a
     // descriptor number is used anew.

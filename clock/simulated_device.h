@@ -27,6 +27,16 @@ class SimulatedDevice {
   // Has the process submitted work that has not been told to Submit() yet?
   virtual bool HasSubmitted(pid_t process) = 0;
 
+  // How full its queues are.
+  struct Queues {
+    bool full = false;   // one has no room: the process may be waiting for some
+    // Behind what Submit() has been told of, one has less room than whoever has waited for
+    // some should get.
+    bool short_of_room = false;
+    uint64_t hidden = 0;  // submissions that have not been told to Submit() yet
+  };
+  virtual Queues QueuesOf(pid_t process) = 0;
+
   // When something happens next on the process's devices; Infinity for never.
   virtual VirtualTime NextEvent(pid_t process) = 0;
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Clocks, sleeps, timeouts and GPU time under --host-time.
 
-usage: simulated_time_test.py PHANTORA_RUN CLOCKS_PY STEP_TIME_PY
+usage: simulated_time_test.py PHANTORA_RUN CLOCKS_PY STEP_TIME_PY GPT2_PY
 """
 
 import json
@@ -12,7 +12,7 @@ import sys
 import tempfile
 import unittest
 
-PHANTORA_RUN, CLOCKS, STEP_TIME = sys.argv[1:4]
+PHANTORA_RUN, CLOCKS, STEP_TIME, GPT2 = sys.argv[1:5]
 PYTHON = (pathlib.Path(os.environ.get("PHANTORA_CACHE") or pathlib.Path.home() / ".cache/phantora")
           / "venv/bin/python")
 
@@ -72,27 +72,37 @@ class StepTimeTest(unittest.TestCase):
         for event in kernels:
             self.assertGreater(event["dur"], 1)
 
-    def test_fixed_runs_are_the_same_byte_for_byte(self):
+    def check_same(self, program, runs):
         # The last one while both processors have other things to do.
         def run(folder):
             folder.mkdir()
             trace, report = folder / "trace.json", folder / "report"
-            output = self.steps("h100-sxm5-80gb", options=["--trace", trace, "--report", report])
-            return [output, trace.read_bytes(), (report / "report.json").read_bytes(),
+            result = phantora(PYTHON, *program,
+                              options=["--gpu", "a100-sxm4-80gb", "--host-time", "fixed",
+                                       "--trace", trace, "--report", report])
+            self.assertEqual(result.returncode, 0, result)
+            return [result.stdout, trace.read_bytes(), (report / "report.json").read_bytes(),
                     (report / "report.html").read_bytes()]
         with tempfile.TemporaryDirectory() as folder:
-            runs = [run(pathlib.Path(folder, str(number))) for number in range(2)]
+            results = [run(pathlib.Path(folder, str(number))) for number in range(runs - 1)]
             hogs = [subprocess.Popen([sys.executable, "-c", "while True: pass"])
                     for _ in range(os.cpu_count())]
             try:
-                runs.append(run(pathlib.Path(folder, "loaded")))
+                results.append(run(pathlib.Path(folder, "loaded")))
             finally:
                 for hog in hogs:
                     hog.kill()
                     hog.wait()
-        for other in runs[1:]:
-            for one, two in zip(runs[0], other):
+        for other in results[1:]:
+            for one, two in zip(results[0], other):
                 self.assertEqual(one, two)
+
+    def test_fixed_runs_are_the_same_byte_for_byte(self):
+        self.check_same([STEP_TIME], runs=3)
+
+    def test_also_with_a_backward_thread_and_a_full_launch_queue(self):
+        # A step of 24 layers has 1,531 kernels; libcuda's queue holds 1,021.
+        self.check_same([GPT2, "--layers", "24", "--steps", "3"], runs=3)
 
     def test_a_slower_gpu_takes_longer(self):
         # Without host time, the GPU is all that counts.

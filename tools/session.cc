@@ -59,6 +59,7 @@ LaunchOptions MakeLaunchOptions(const SessionOptions& options, const DriverLibra
   if (!driver.program_directory.empty()) {
     launch.environment.emplace_back("PATH", Prepend(driver.program_directory, "PATH"));
   }
+  launch.same_addresses = options.host_time.mode == HostTimeMode::kFixed;
   return launch;
 }
 

@@ -100,6 +100,12 @@ uint32_t Channel::Hidden() const {
   return (put + config_.gpfifo_entries - revealed_) % config_.gpfifo_entries;
 }
 
+uint32_t Channel::Room() const {
+  uint32_t put = 0;
+  if (dead_ || !ReadUserd(abi::kUserdGpPut, &put)) return config_.gpfifo_entries;
+  return RoomAfter(put);
+}
+
 bool Channel::Busy() const {
   return std::any_of(subchannels_.begin(), subchannels_.end(), [](const Bound& bound) {
     return bound.object != nullptr && bound.object->Busy();

@@ -63,6 +63,10 @@ class Channel {
 
   // Of a gated channel: submissions that have not been revealed.
   uint32_t Hidden() const;
+  // Entries that can be submitted before the next one is fetched: now, and after what has
+  // been revealed.
+  uint32_t Room() const;
+  uint32_t RoomAfterRevealed() const { return RoomAfter(revealed_); }
   void Reveal() { revealed_ = (revealed_ + 1) % config_.gpfifo_entries; }
 
   // Is there work under way that ends by itself, and when does the first of it? Infinity if
@@ -96,6 +100,10 @@ class Channel {
  private:
   // USERD words, shared with the tracee.
   bool ReadUserd(uint64_t offset, uint32_t* value) const;
+  // One entry always stays free: GP_PUT = GP_GET says that all are.
+  uint32_t RoomAfter(uint32_t put) const {
+    return (gp_get_ + 2 * config_.gpfifo_entries - 1 - put) % config_.gpfifo_entries;
+  }
   void WriteNotification(uint32_t index, uint32_t info32, uint16_t status, uint64_t time_ns);
 
   State Run(ExecutionContext& context, bool& worked);

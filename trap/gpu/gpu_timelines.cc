@@ -10,6 +10,10 @@ namespace {
 constexpr int64_t kCallBudget = 16 * kStepBudget;
 // Of that, what every event costs at least.
 constexpr int64_t kEventCost = 64;
+// GPFIFO entries: libcuda stops with two of 1,024 left.
+constexpr uint32_t kRoomForASubmission = 4;
+// One that waits for room gets this part of its queue.
+constexpr uint32_t kStepsOfRoom = 16;
 // Where engines are told apart by their type, the SMs.
 constexpr int64_t kSms = -1;
 
@@ -97,6 +101,19 @@ bool GpuTimelines::HasSubmitted(pid_t process) {
   const auto& channels = it->second->channels;
   return std::any_of(channels.begin(), channels.end(),
                      [](const auto& channel) { return channel->Hidden() > 0; });
+}
+
+SimulatedDevice::Queues GpuTimelines::QueuesOf(pid_t process) {
+  Queues queues;
+  auto it = timelines_.find(process);
+  if (it == timelines_.end()) return queues;
+  for (const auto& channel : it->second->channels) {
+    queues.full |= channel->Room() < kRoomForASubmission;
+    queues.short_of_room |=
+        channel->RoomAfterRevealed() < channel->config().gpfifo_entries / kStepsOfRoom;
+    queues.hidden += channel->Hidden();
+  }
+  return queues;
 }
 
 VirtualTime GpuTimelines::Next(const Timeline& timeline) const {

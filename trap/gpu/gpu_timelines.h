@@ -37,6 +37,7 @@ class GpuTimelines : public SimulatedDevice {
 
   Submitted Submit(pid_t process, VirtualTime from, VirtualTime to, VirtualSpan each) override;
   bool HasSubmitted(pid_t process) override;
+  Queues QueuesOf(pid_t process) override;
   VirtualTime NextEvent(pid_t process) override;
   Progress Advance(pid_t process, VirtualTime to, bool stop_when_seen) override;
 

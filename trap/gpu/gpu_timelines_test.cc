@@ -28,6 +28,20 @@ TEST_F(GpuTimelinesTest, NothingIsSeenBeforeItsTime) {
   EXPECT_EQ(timelines_.NextEvent(kProcess), VirtualTime::Infinity());
 }
 
+TEST_F(GpuTimelinesTest, TellsWhenAQueueIsFull) {
+  Submitter one(*this, 1, kProcess);
+  for (uint32_t i = 0; i < kEntries - 5; ++i) one.Copy(10).Submit();
+  EXPECT_FALSE(timelines_.QueuesOf(kProcess).full);
+  one.Copy(10).Submit();
+  EXPECT_TRUE(timelines_.QueuesOf(kProcess).full);
+  EXPECT_EQ(timelines_.QueuesOf(kProcess).hidden, kEntries - 4);
+  timelines_.Submit(kProcess, At(0), At(9), VirtualSpan());
+  EXPECT_TRUE(timelines_.QueuesOf(kProcess).full);
+  EXPECT_EQ(timelines_.QueuesOf(kProcess).hidden, 0);
+  timelines_.Advance(kProcess, At(20), false);
+  EXPECT_FALSE(timelines_.QueuesOf(kProcess).full);
+}
+
 TEST_F(GpuTimelinesTest, AWaitEndsWithTheFirstRelease) {
   Submitter one(*this, 1, kProcess);
   one.Copy(10).Semaphore(abi::host::kRelease, 0x100, 1).Copy(20);

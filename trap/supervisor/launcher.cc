@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/personality.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -109,6 +110,12 @@ pid_t StartCourier(int socket, Result* result) {
   _exit(0);
 }
 
+void FixAddresses() {
+  constexpr unsigned kAsk = 0xffffffff;
+  const int persona = personality(kAsk);
+  if (persona != -1) personality(static_cast<unsigned>(persona) | ADDR_NO_RANDOMIZE);
+}
+
 [[noreturn]] void RunChild(const std::vector<sock_filter>& filter, char* const* argv, int socket,
                            const sigset_t& signal_mask, const rlimit& descriptors) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -163,6 +170,7 @@ absl::StatusOr<LaunchedCommand> Launch(const std::vector<sock_filter>& filter,
     // What the command inherits: nothing blocked, default actions.
     sigset_t none;
     sigemptyset(&none);
+    if (options.same_addresses) FixAddresses();
     RunChild(filter, argv.data(), theirs.get(), none, descriptors);
   }
   theirs.reset();

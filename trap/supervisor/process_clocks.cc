@@ -21,12 +21,16 @@ constexpr VirtualTime kStart = VirtualTime::FromNanoseconds(10'000'000'000'000);
 // Where processor time does not count, a clock read of such a loop takes as long as a turn
 // of it in Python.
 constexpr VirtualSpan kTurnOfWait = VirtualSpan::Microseconds(1);
+// By how much a thread may have read a later time than its process has.
+constexpr VirtualSpan kFurthestAhead = VirtualSpan::Microseconds(1);
 // What stopping in a call costs the thread that stops, ns of its processor time.
 constexpr int64_t kTrapCost = 3000;
 // A process that has used so much processor time without a call, while its GPUs have work,
 // is taken to spin on memory (an event query reads no clock), ns. From then on they are
 // run for it, a little further each time that it has used kNudgeStep more.
 constexpr int64_t kNudgeAfter = 500'000'000, kNudgeStep = 1'000'000;
+// With a queue of its GPUs full, it is likely to wait for room.
+constexpr int64_t kNudgeAfterFull = 200'000;
 // Each time by an eighth of what it has waited: that is how late it may notice.
 constexpr int64_t kNudgeFraction = 8;
 // Of real time, ns: others want to be served.
@@ -60,7 +64,7 @@ ProcessClocks::Process& ProcessClocks::Of(pid_t id) {
   process = std::move(made);
   Process& result = *process;
   if (Process* parent = Find(result.parent)) {
-    result.now = parent->now;
+    result.now = Shown(*parent);
     parent->children.push_back(id);
   }
   return result;
@@ -97,13 +101,27 @@ void ProcessClocks::DiscardProcessorTime(Process& process, pid_t id) {
 VirtualTime ProcessClocks::ReadClock(Process& process, pid_t id) {
   Thread& thread = process.threads[id];
   const bool waits = ++thread.reads > kReadsOfWait;
-  if (CountsProcessorTime() || waits) {
-    process.now = process.now + (CountsProcessorTime() ? options_.host.clock_read : kTurnOfWait);
+  if (CountsProcessorTime()) {
+    process.now = process.now + options_.host.clock_read;
     return process.now;
   }
+  if (waits) process.now = process.now + kTurnOfWait;
   if (PassesOver(process, id)) return process.now;
-  thread.unpaid = true;
-  return process.now + options_.host.clock_read;
+  VirtualTime& shown = process.shown[id];
+  shown = std::max(shown, process.now) + options_.host.clock_read;
+  if (shown - process.now > kFurthestAhead) process.now = shown;
+  return shown;
+}
+
+VirtualTime ProcessClocks::Shown(const Process& process) {
+  VirtualTime shown = process.now;
+  for (const auto& [thread, time] : process.shown) shown = std::max(shown, time);
+  return shown;
+}
+
+VirtualTime ProcessClocks::SeenBy(const Process& process, pid_t thread) {
+  const auto shown = process.shown.find(thread);
+  return shown == process.shown.end() ? process.now : std::max(process.now, shown->second);
 }
 
 void ProcessClocks::ChargeFruitless(Process& process) {
@@ -130,6 +148,11 @@ bool ProcessClocks::HasHiddenWork() const {
   });
 }
 
+SimulatedDevice::Queues ProcessClocks::QueuesOf(pid_t process) const {
+  std::lock_guard lock(*options_.machine_lock);
+  return options_.device->QueuesOf(process);
+}
+
 SimulatedDevice::Progress ProcessClocks::Advance(Process& process, pid_t id, VirtualTime to) {
   std::lock_guard lock(*options_.machine_lock);
   const auto progress = options_.device->Advance(id, to, true);
@@ -147,7 +170,7 @@ void ProcessClocks::NotBeforeChildren(Process& process) {
   if (poll(polls.data(), polls.size(), 0) <= 0) return;
   for (size_t i = 0; i < polls.size(); ++i) {
     if (polls[i].revents == 0) continue;
-    process.now = std::max(process.now, Find(process.children[i])->now);
+    process.now = std::max(process.now, Shown(*Find(process.children[i])));
   }
 }
 
@@ -171,10 +194,6 @@ bool ProcessClocks::PassesOver(Process& process, pid_t thread) {
 
 ProcessClocks::Process& ProcessClocks::Stopped(pid_t id, pid_t thread, bool to_wait) {
   Process& process = Of(id);
-  auto known = process.threads.find(thread);
-  if (known != process.threads.end() && std::exchange(known->second.unpaid, false) && !to_wait) {
-    process.now = process.now + options_.host.clock_read;
-  }
   const VirtualTime from = process.now;
   TakeProcessorTime(process, id);
   NotBeforeChildren(process);
@@ -227,6 +246,18 @@ std::pair<pid_t, VirtualTime> ProcessClocks::EarliestEvent() const {
   return earliest;
 }
 
+int ProcessClocks::RunFor(Process& process, pid_t id, const std::function<bool()>& wanted) {
+  const int64_t begin = HostNanoseconds(CLOCK_MONOTONIC);
+  int events = 0;
+  do {
+    if (process.next_event == VirtualTime::Infinity()) break;
+    const auto progress = Advance(process, id, process.next_event);
+    process.now = std::max(process.now, progress.time);
+    ++events;
+  } while (wanted() && HostNanoseconds(CLOCK_MONOTONIC) - begin < kLongestNudge);
+  return events;
+}
+
 int ProcessClocks::Nudge(const std::function<bool(pid_t)>& waits) {
   int nudged = 0;
   for (auto& [id, process] : processes_) {
@@ -239,25 +270,31 @@ int ProcessClocks::Nudge(const std::function<bool(pid_t)>& waits) {
     }
     if (waits(id)) continue;
     const int64_t used = HostNanoseconds(ProcessorClock(id));
-    if (process->quiet_since == 0) process->quiet_since = used;
+    const auto queues = QueuesOf(id);
+    // Whoever still submits does not wait for room.
+    if (process->quiet_since == 0 || queues.hidden != process->hidden) process->quiet_since = used;
+    process->hidden = queues.hidden;
+    const bool full = queues.full;
     const bool goes_on = process->nudged_since != VirtualTime::Infinity();
-    if (used - process->quiet_since < (goes_on ? kNudgeStep : kNudgeAfter)) continue;
+    const int64_t patience = full ? kNudgeAfterFull : goes_on ? kNudgeStep : kNudgeAfter;
+    if (used - process->quiet_since < patience) continue;
     process->quiet_since = used;
     Submit(*process, id, process->now);
-    if (!goes_on) process->nudged_since = process->now;
-    const VirtualTime to =
-        process->now + VirtualSpan::Picoseconds(
-                           (process->now - process->nudged_since).picoseconds() / kNudgeFraction);
-    // At least one event, and all that are due by then.
-    const int64_t begin = HostNanoseconds(CLOCK_MONOTONIC);
-    while (process->next_event != VirtualTime::Infinity() &&
-           HostNanoseconds(CLOCK_MONOTONIC) - begin < kLongestNudge) {
-      const auto progress = Advance(*process, id, process->next_event);
-      const bool further = progress.time > process->now;
-      process->now = std::max(process->now, progress.time);
-      ++nudged;
-      if (process->now >= to || !further) break;
+    VirtualTime to = process->now;
+    if (goes_on) {
+      to = to + VirtualSpan::Picoseconds((to - process->nudged_since).picoseconds() /
+                                         kNudgeFraction);
+    } else if (!full) {
+      process->nudged_since = process->now;
     }
+    // What it has submitted may have been all that was missing.
+    if (full && !QueuesOf(id).short_of_room) continue;
+    VirtualTime before = process->now;
+    nudged += RunFor(*process, id, [&] {
+      if (full) return QueuesOf(id).short_of_room;
+      // At least one event, and all that are due by then.
+      return process->now < to && std::exchange(before, process->now) < process->now;
+    });
   }
   return nudged;
 }
@@ -267,7 +304,7 @@ void ProcessClocks::Died(pid_t id) {
   if (it == processes_.end()) return;
   Process& process = *it->second;
   if (Process* parent = Find(process.parent)) {
-    parent->now = std::max(parent->now, process.now);
+    parent->now = std::max(parent->now, Shown(process));
     std::erase(parent->children, id);
   }
   if (process.uses_gpu) {

@@ -35,7 +35,6 @@ class ProcessClocks {
   struct Thread {
     uint32_t reads = 0;   // clock reads in a row
     uint32_t spins = 0;   // of CLOCK_MONOTONIC_RAW in a row
-    bool unpaid = false;  // see ReadClock()
     // Of a wait for a GPU that may not be over.
     VirtualTime waiting_since, waited_until;
   };
@@ -55,10 +54,12 @@ class ProcessClocks {
     // Of a process that spins without a call: its processor time when it was last heard
     // of, ns, and since when (in its own time) its GPUs are run for it.
     int64_t quiet_since = 0;
+    uint64_t hidden = 0;  // what it had submitted then
     VirtualTime nudged_since = VirtualTime::Infinity();
     absl::flat_hash_map<pid_t, Thread> threads;
     // Threads to pass over, and how often others have been looked at.
     absl::flat_hash_map<pid_t, int> passed_over;
+    absl::flat_hash_map<pid_t, VirtualTime> shown;  // what a thread has read last
   };
   using Processes = absl::flat_hash_map<pid_t, std::unique_ptr<Process>>;
 
@@ -93,10 +94,14 @@ class ProcessClocks {
   void TakeProcessorTime(Process& process, pid_t id);
   // What it has used since it was looked at does not count.
   void DiscardProcessorTime(Process& process, pid_t id);
-  // What a thread reads. It takes a moment, which counts from the thread's next stop on,
-  // unless that is to wait: threads that wait for each other (Python's do, for its lock)
-  // read the clock first, as often as they happen to meet.
+  // What a thread reads, which is later each time. Where processor time does not count,
+  // that is the thread's own affair, unless it reads again and again: threads that wait for
+  // each other read the clock as often as they happen to meet.
   VirtualTime ReadClock(Process& process, pid_t thread);
+  // The present as far as the thread knows: what it has read may be a moment ahead.
+  static VirtualTime SeenBy(const Process& process, pid_t thread);
+  // As far as any of its threads knows.
+  static VirtualTime Shown(const Process& process);
   // Where processor time does not count, time must not depend on how threads happen to
   // run. So libcuda's own threads are passed over: what they do is free, and does not lead
   // to what others have submitted.
@@ -140,6 +145,10 @@ class ProcessClocks {
 
  private:
   void NotBeforeChildren(Process& process);
+  SimulatedDevice::Queues QueuesOf(pid_t process) const;
+  // Runs the process's GPUs for it, and takes it along, while `wanted` says so; how many
+  // events that were.
+  int RunFor(Process& process, pid_t id, const std::function<bool()>& wanted);
   bool CountsProcessorTime() const { return options_.host.mode == HostTimeMode::kMeasured; }
 
   const Options options_;

@@ -184,7 +184,7 @@ bool SimulatedTime::Serve(const seccomp_notif& notification, const Tracee& trace
   if (!VirtualTimers::Serves(notification.data.nr)) return false;
   Process& process = clocks_.Stopped(tracee.process, thread);
   clocks_.ChargeFruitless(process);
-  timers_.Serve(notification, tracee, process.now, listener);
+  timers_.Serve(notification, tracee, ProcessClocks::SeenBy(process, thread), listener);
   quiet_ = false;
   Runs(thread);
   return true;
@@ -295,7 +295,7 @@ void SimulatedTime::ServeClock(const seccomp_notif& notification, pid_t id,
   // libcuda's reads are not charged, whose number depends on how its threads happen to run:
   // CLOCK_MONOTONIC_RAW, and calls so coarse that nobody could tell.
   const bool charged = notification.data.nr == SYS_clock_gettime && clock != CLOCK_MONOTONIC_RAW;
-  VirtualTime shown = process.now;
+  VirtualTime shown = ProcessClocks::SeenBy(process, thread_id);
   if (charged || thread.reads > ProcessClocks::kReadsOfWait) {
     shown = clocks_.ReadClock(process, thread_id);
   } else {
@@ -306,9 +306,12 @@ void SimulatedTime::ServeClock(const seccomp_notif& notification, pid_t id,
 
 void SimulatedTime::ServeWait(const seccomp_notif& notification, const Tracee& tracee,
                               NotifyListener& listener) {
-  Process& process = clocks_.Stopped(tracee.process, static_cast<pid_t>(notification.pid), true);
+  const pid_t thread = static_cast<pid_t>(notification.pid);
+  Process& process = clocks_.Stopped(tracee.process, thread, true);
   HoldOrAnswer(notification, tracee.process, tracee.pidfd.get(),
-               std::make_unique<TimedWait>(notification, process.now, realtime_offset_), listener);
+               std::make_unique<TimedWait>(notification, ProcessClocks::SeenBy(process, thread),
+                                           realtime_offset_),
+               listener);
 }
 
 void SimulatedTime::HoldOrAnswer(const seccomp_notif& notification, pid_t id, int pidfd,
@@ -393,7 +396,8 @@ void SimulatedTime::ServeTransfer(const seccomp_notif& notification, const Trans
   const bool ready = IsReady(file.get(), sends ? POLLOUT : POLLIN);
   VirtualTime deadline = VirtualTime::Infinity();
   if (is_socket) {
-    deadline = SocketDeadline(file.get(), sends ? SO_SNDTIMEO : SO_RCVTIMEO, process.now);
+    deadline = SocketDeadline(file.get(), sends ? SO_SNDTIMEO : SO_RCVTIMEO,
+                              ProcessClocks::SeenBy(process, thread));
   }
   const bool waits = !ready && !conduit.nonblocking && !call.dont_wait;
   // A send that blocks is left to the kernel, unless it has a timeout.
@@ -409,7 +413,7 @@ void SimulatedTime::ServeTransfer(const seccomp_notif& notification, const Trans
   if (!ready && !waits) {
     clocks_.ChargeFruitless(process);
   } else if (sends) {
-    messages_.Sent(conduit, call.bytes, process.now, tracee.process);
+    messages_.Sent(conduit, call.bytes, ProcessClocks::SeenBy(process, thread), tracee.process);
   } else {
     NotBeforeSender(process, call, conduit, file.get());
   }
@@ -455,7 +459,8 @@ void SimulatedTime::LetGo(HeldCalls::Calls::iterator call, NotifyListener& liste
     const auto transfer = TransferCall::Parse(held.wait->notification());
     if (transfer) NotBeforeSender(process, *transfer, conduit, held.wait->copy());
     if (transfer && transfer->kind == TransferCall::Kind::kSend) {
-      messages_.Sent(conduit, transfer->bytes, process.now, held.process);
+      messages_.Sent(conduit, transfer->bytes, ProcessClocks::SeenBy(process, held.thread),
+                     held.process);
     }
   }
   held.wait->ReleaseDescriptors();
@@ -532,8 +537,10 @@ bool SimulatedTime::Ready(int descriptor, NotifyListener& listener) {
     if (HostNanoseconds(CLOCK_MONOTONIC) - let_go_since_ > kShortestTick / 2) let_go_ = false;
     stopped_ = 0;
     if (sole_runner_ != 0) quiet_ = false, sole_runner_ = 0;  // it does something else
-    counters_.nudges += static_cast<uint64_t>(
-        clocks_.Nudge([this](pid_t process) { return held_.gpu_waiters(process) > 0; }));
+    const int nudged =
+        clocks_.Nudge([this](pid_t process) { return held_.gpu_waiters(process) > 0; });
+    counters_.nudges += static_cast<uint64_t>(nudged);
+    if (nudged > 0) ticked_ns_ = 0;  // look again soon
     return true;
   }
   bool known = false;

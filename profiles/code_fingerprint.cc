@@ -25,8 +25,12 @@ T Load(const uint8_t* from) {
 }  // namespace
 
 uint64_t PrefixFingerprint(absl::Span<const uint8_t> code) {
-  uint64_t hash = kPrefixBytes;
-  for (uint64_t at = 0; at < kPrefixBytes; at += kInstructionBytes) {
+  return WindowFingerprint(code.subspan(0, kPrefixBytes));
+}
+
+uint64_t WindowFingerprint(absl::Span<const uint8_t> code) {
+  uint64_t hash = code.size();
+  for (uint64_t at = 0; at + kInstructionBytes <= code.size(); at += kInstructionBytes) {
     const uint32_t low = Load<uint32_t>(code.data() + at);
     if ((low & kCallMask) == kCall) {
       hash = Mix(hash, low & kOpcodeMask);

@@ -16,8 +16,10 @@ namespace phantora {
 inline constexpr uint64_t kInstructionBytes = 16;
 inline constexpr uint64_t kPrefixBytes = 128;
 
-// A key over the first 128 bytes that needs no knowledge of relocations; `code`
-// has at least that many.
+// A key over all of `code` that needs no knowledge of relocations.
+uint64_t WindowFingerprint(absl::Span<const uint8_t> code);
+
+// The same over its first 128 bytes; `code` has at least that many.
 uint64_t PrefixFingerprint(absl::Span<const uint8_t> code);
 
 // Over all of `code`. `relocated` are ascending instruction numbers.

@@ -33,8 +33,9 @@ class Image {
     auto header = ReadAt<Elf64_Ehdr>(data, 0);
     if (!header || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 ||
         header->e_ident[EI_CLASS] != ELFCLASS64 || header->e_machine != kMachineCuda ||
-        header->e_type != ET_EXEC || header->e_shentsize != sizeof(Elf64_Shdr) ||
-        header->e_shstrndx >= header->e_shnum) {
+        // Relocatable ones are linked when they are loaded (libcublasLt, libnccl).
+        (header->e_type != ET_EXEC && header->e_type != ET_REL) ||
+        header->e_shentsize != sizeof(Elf64_Shdr) || header->e_shstrndx >= header->e_shnum) {
       return std::nullopt;
     }
     Image image(data, *header);

@@ -34,7 +34,7 @@ uint64_t CubinSize(absl::Span<const uint8_t> data);
 // malformed. The bytes are untrusted.
 bool ReadCubin(absl::Span<const uint8_t> data, std::vector<CubinKernel>& kernels);
 
-// Offsets in `file` at which executable cubins start, in any section; they are
+// Offsets in `file` at which cubins start, in any section; they are
 // 8-byte aligned.
 std::vector<uint64_t> FindCubins(absl::Span<const uint8_t> file);
 

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "trap/gpu/known_kernel.h"
 #include "trap/gpu/qmd.h"
 
 namespace phantora {
@@ -49,6 +50,7 @@ RunRecorder::Rank& RunRecorder::Of(pid_t process) {
 
 const std::string& RunRecorder::NameOf(const Code& code) {
   if (names_.size() >= kMostNames) names_.clear();
+  if (code.kernel != nullptr) return code.kernel->title;
   std::string& name = names_[code.fingerprint];
   if (name.empty()) name = absl::StrFormat("kernel %08x", code.fingerprint >> 32);
   return name;

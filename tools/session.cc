@@ -22,6 +22,8 @@
 #include "trap/gpu/gpu_scheduler.h"
 #include "trap/gpu/gpu_timelines.h"
 #include "trap/gpu/internal_kernels.h"
+#include "trap/gpu/kernel_library.h"
+#include "trap/gpu/kernel_namer.h"
 #include "trap/gpu/launch_dims_pricer.h"
 #include "trap/log.h"
 #include "trap/rm/driver_files.h"
@@ -61,6 +63,15 @@ LaunchOptions MakeLaunchOptions(const SessionOptions& options, const DriverLibra
   }
   launch.same_addresses = options.host_time.mode == HostTimeMode::kFixed;
   return launch;
+}
+
+// Where indices of libraries are kept between runs; empty for nowhere.
+std::string KernelCache() {
+  if (const char* cache = std::getenv("PHANTORA_CACHE"); cache != nullptr && *cache != '\0') {
+    return absl::StrCat(cache, "/kernels");
+  }
+  const char* home = std::getenv("HOME");
+  return home == nullptr || *home == '\0' ? "" : absl::StrCat(home, "/.cache/phantora/kernels");
 }
 
 const char* Name(HostTimeMode mode) {
@@ -114,7 +125,8 @@ void Report(const SessionOptions& options, const Supervisor& supervisor, RunReco
   const auto& work = services.counters;
   const char* price_source = services.pricer->Source();
   if (const SimulatedTime* time = supervisor.time()) {
-    for (const auto& rank : time->clocks().ranks()) recorder.End(rank.process, rank.elapsed, rank.waited);
+    for (const auto& rank : time->clocks().ranks())
+      recorder.End(rank.process, rank.elapsed, rank.waited);
     ReportTime(options, *time, recorder, price_source);
     Tell(recorder.Close(), options.trace);
   } else if (const uint64_t skipped = work.kernels - work.internal_kernels; skipped > 0) {
@@ -216,11 +228,18 @@ int Supervise(const SessionOptions& options, int signals) {
                   .log = log.get(),
                   .unknowns = &unknowns,
                   .memory_observer = simulated ? &recorder : nullptr};
+  KernelLibrary library(profile->sm_architecture(), KernelCache(), &unknowns);
+  KernelNamer namer(&library, &unknowns);
+  if (simulated) services.namer = &namer;
   ResourceManager rm{.machine = &machine, .server = {}, .tracee_memory = {}};
   SyntheticFiles files;
-  AddDriverFiles(
-      &rm, {.uvm = [&rm](pid_t process) { return std::make_shared<UvmDevice>(&rm, process); }},
-      &files);
+  AddDriverFiles(&rm,
+                 {.uvm =
+                      [&](pid_t process) {
+                        if (simulated) namer.Prepare(process);  // it has just begun to use CUDA
+                        return std::make_shared<UvmDevice>(&rm, process);
+                      }},
+                 &files);
   std::unique_ptr<StatusLine> status_line;
   auto supervisor = Supervisor::Create(
       {.files = &files,
@@ -246,6 +265,7 @@ int Supervise(const SessionOptions& options, int signals) {
              }
              rm.ProcessDied(process);
              timelines.ProcessDied(process);
+             namer.ProcessDied(process);
            }});
   if (!supervisor.ok()) return Fail(supervisor.status());
   if ((*supervisor)->time() != nullptr) clocks = &(*supervisor)->time()->clocks();

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_format.h"
 #include "trap/gpu/internal_kernels.h"
+#include "trap/gpu/kernel_namer.h"
 #include "trap/gpu/occupancy.h"
 
 namespace phantora {
@@ -270,6 +271,7 @@ Progress ComputeObject::StartQmd(ExecutionContext& context, uint64_t address) {
               "program %x qmd %x",
               context.gpu, context.channel,
               running->internal != nullptr ? absl::StrCat("libcuda's ", running->internal)
+              : running->known != nullptr  ? running->known->title
                                            : "kernel",
               qmd.grid.x, qmd.grid.y, qmd.grid.z, qmd.block.x, qmd.block.y, qmd.block.z,
               qmd.registers, qmd.shared_bytes, qmd.group, qmd.program, address));
@@ -292,7 +294,15 @@ Progress ComputeObject::StartInternal(ExecutionContext& context, Running& runnin
   const InternalKernels::Kernel* internal =
       services.internal_kernels->Identify(context.memory(), qmd.program, running.fingerprint);
   ++services.counters.kernels;
-  if (internal == nullptr) return Progress::kDone;
+  if (internal == nullptr) {
+    if (services.namer != nullptr && running.fingerprint != 0) {
+      running.known = services.namer->Of(context.process, qmd.program, running.fingerprint,
+                                         [&](uint8_t* to, uint64_t bytes) {
+                                           return !context.memory().Read(qmd.program, to, bytes);
+                                         });
+    }
+    return Progress::kDone;
+  }
   ++services.counters.internal_kernels;
   running.internal = internal->name.c_str();
   uint8_t parameters[kInternalParameterBytes] = {};
@@ -324,7 +334,8 @@ Progress ComputeObject::CompleteQmd(ExecutionContext& context, const Running& ru
     const VirtualTime began = running.work->began();
     context.services.observer->Kernel({context.process, context.gpu, context.channel, began,
                                        running.work->ends() - began, running.source},
-                                      qmd, {running.fingerprint, running.internal});
+                                      qmd,
+                                      {running.fingerprint, running.internal, running.known.get()});
   }
   for (const Qmd::Release& release : qmd.releases) {
     if (!release.enabled) continue;

@@ -55,6 +55,7 @@ class ComputeObject : public EngineObject {
     Qmd qmd;
     uint64_t fingerprint = 0;        // of its code
     const char* internal = nullptr;  // name of libcuda's own kernel
+    std::shared_ptr<const KnownKernel> known;
     PriceSource source = PriceSource::kPlaceholder;
     std::vector<ForkAction> forks;  // due when it completes
     std::optional<EngineWork> work;

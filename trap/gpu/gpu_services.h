@@ -14,6 +14,8 @@
 namespace phantora {
 
 class InternalKernels;
+class KernelNamer;
+struct KnownKernel;
 struct Qmd;
 
 // Receives the interrupts that programs wait for.
@@ -81,10 +83,11 @@ class WorkObserver {
     VirtualSpan duration;                            // from there to its end
     PriceSource source = PriceSource::kPlaceholder;  // of the duration
   };
-  // Who a kernel is, as long as kernels have no names.
+  // Who a kernel is.
   struct Code {
-    uint64_t fingerprint = 0;        // PrefixFingerprint of its code; 0 if that cannot be read
-    const char* internal = nullptr;  // the name, if it is one of libcuda's own
+    uint64_t fingerprint = 0;             // PrefixFingerprint of its code; 0 if that cannot be read
+    const char* internal = nullptr;       // the name, if it is one of libcuda's own
+    const KnownKernel* kernel = nullptr;  // otherwise, if kernels are given names
   };
   virtual void Kernel(const Work& work, const Qmd& launch, const Code& code) = 0;
   virtual void Copy(const Work& work, uint64_t bytes, CopyKind kind) = 0;
@@ -107,6 +110,7 @@ struct GpuServices {
   Unknowns* unknowns;
   GpuCounters counters;
   WorkObserver* observer = nullptr;
+  KernelNamer* namer = nullptr;
 };
 
 }  // namespace phantora

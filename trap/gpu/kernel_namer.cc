@@ -1,0 +1,66 @@
+#include "trap/gpu/kernel_namer.h"
+
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "profiles/kernel_title.h"
+#include "trap/gpu/process_images.h"
+
+namespace phantora {
+namespace {
+
+// Of a process that makes up programs: what it has is forgotten, and looked up again.
+constexpr size_t kMostKernels = 1 << 16;
+// A search takes up to a second. Whoever compiles has new code that often.
+constexpr int kMostSearches = 1000;
+
+}  // namespace
+
+bool KernelNamer::WantLibraries(pid_t id, Process& process) {
+  bool any = false;
+  for (std::string& path : MappedLibraries(id)) {
+    if (process.libraries.contains(path)) continue;
+    library_->Want(path);
+    process.libraries.insert(std::move(path));
+    any = true;
+  }
+  return any;
+}
+
+void KernelNamer::Prepare(pid_t process) { WantLibraries(process, processes_[process]); }
+
+std::shared_ptr<const KnownKernel> KernelNamer::Find(pid_t id, Process& process,
+                                                     uint64_t fingerprint, const CodeReader& read) {
+  auto found = library_->Find(fingerprint, read);
+  if (!found && WantLibraries(id, process)) found = library_->Find(fingerprint, read);
+  if (!found && process.searches < kMostSearches) {
+    ++process.searches;
+    FindCubinsInMemory(
+        id, [this](std::vector<CubinKernel> kernels) { library_->Add(std::move(kernels)); });
+    found = library_->Find(fingerprint, read);
+  }
+  auto kernel = std::make_shared<KnownKernel>();
+  kernel->fingerprint = fingerprint;
+  if (found) {
+    kernel->symbol = found->name;
+    kernel->title = KernelTitle(found->name);
+    kernel->code_bytes = found->code_bytes;
+    kernel->parameters.assign(found->parameters.begin(), found->parameters.end());
+  } else {
+    kernel->title = absl::StrFormat("kernel %08x", fingerprint >> 32);
+    unknowns_->Count("kernel without a name", fingerprint,
+                     "its code is in no library and no image in memory that was found");
+  }
+  return kernel;
+}
+
+std::shared_ptr<const KnownKernel> KernelNamer::Of(pid_t id, uint64_t program, uint64_t fingerprint,
+                                                   const CodeReader& read) {
+  Process& process = processes_[id];
+  if (process.kernels.size() >= kMostKernels) process.kernels.clear();
+  auto& kernel = process.kernels[{program, fingerprint}];
+  if (kernel == nullptr) kernel = Find(id, process, fingerprint, read);
+  return kernel;
+}
+
+}  // namespace phantora

@@ -1,0 +1,23 @@
+// What is known of a kernel beyond its launch.
+#ifndef PHANTORA_TRAP_GPU_KNOWN_KERNEL_H_
+#define PHANTORA_TRAP_GPU_KNOWN_KERNEL_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "profiles/cubin.h"
+
+namespace phantora {
+
+struct KnownKernel {
+  std::string symbol;  // mangled; empty if nobody knows it
+  std::string title;   // see KernelTitle(); "kernel 1a2b3c4d" if nobody knows it
+  uint64_t fingerprint = 0;
+  uint32_t code_bytes = 0;
+  std::vector<CubinKernel::Parameter> parameters;
+};
+
+}  // namespace phantora
+
+#endif  // PHANTORA_TRAP_GPU_KNOWN_KERNEL_H_

@@ -138,7 +138,7 @@ std::string KernelTitle(std::string_view symbol) {
     } else {
       // Template arguments follow the name, or the types of the function's parameters.
       if (!own.empty() && symbol[at] == 'I') in_arguments = true;
-      if (!own.empty() && !in_arguments && symbol[at] != 'N') break;
+      if (!own.empty() && !in_arguments && symbol[at] != 'L') break;
       ++at;
     }
   }

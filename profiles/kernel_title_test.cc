@@ -17,6 +17,9 @@ TEST(KernelTitleTest, NamesTheFunctionAndWhatTellsItApart) {
                         "align2EEvNT_6ParamsE"),
             "Kernel2<cutlass_80_tensorop_s16816gemm_bf16_64x128_64x6_tt_align2>");
   EXPECT_EQ(KernelTitle("_Z3addPfS_i"), "add");
+  EXPECT_EQ(KernelTitle("_Z24fmha_cutlassF_f32_a_sm80N22PyTorchMemEffAttention15AttentionKernelI"
+                        "fE6ParamsE"),
+            "fmha_cutlassF_f32_a_sm80");
   EXPECT_EQ(KernelTitle("triton_poi_fused_add_0"), "triton_poi_fused_add_0");
 }
 

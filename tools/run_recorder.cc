@@ -29,6 +29,11 @@ const char* TraceName(CopyKind kind) {
   return "copy";
 }
 
+const char* FamilyOf(const WorkObserver::Code& code) {
+  if (code.internal != nullptr) return "libcuda";
+  return phantora::Name(code.kernel != nullptr ? code.kernel->rule.family() : WorkFamily::kUnknown);
+}
+
 }  // namespace
 
 RunRecorder::Rank& RunRecorder::Of(pid_t process) {
@@ -66,9 +71,10 @@ void RunRecorder::Kernel(const Work& work, const Qmd& launch, const Code& code) 
       work.gpu, work.channel, SinceStart(work.start), SinceStart(work.start + work.duration),
       "kernel", name,
       absl::StrFormat(R"("grid":[%d,%d,%d],"block":[%d,%d,%d],"registers":%d,"shared_bytes":%d,)"
-                      R"("time":"%s")",
+                      R"("family":"%s","flops":%.0f,"bytes":%.0f,"time":"%s")",
                       launch.grid.x, launch.grid.y, launch.grid.z, launch.block.x, launch.block.y,
-                      launch.block.z, launch.registers, launch.shared_bytes, Name(work.source)));
+                      launch.block.z, launch.registers, launch.shared_bytes, FamilyOf(code),
+                      work.flops, work.bytes, Name(work.source)));
 }
 
 void RunRecorder::Copy(const Work& work, uint64_t bytes, CopyKind kind) {

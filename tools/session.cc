@@ -24,7 +24,7 @@
 #include "trap/gpu/internal_kernels.h"
 #include "trap/gpu/kernel_library.h"
 #include "trap/gpu/kernel_namer.h"
-#include "trap/gpu/launch_dims_pricer.h"
+#include "trap/gpu/kernel_pricer.h"
 #include "trap/log.h"
 #include "trap/rm/driver_files.h"
 #include "trap/rm/machine.h"
@@ -205,7 +205,7 @@ int Supervise(const SessionOptions& options, int signals) {
   MonotonicTimeSource time;
   OsEvents events(&time);
   FixedPricer fixed_pricer(VirtualSpan::Microseconds(options.kernel_microseconds.value_or(0)));
-  LaunchDimsPricer model(*profile);
+  KernelPricer model(*profile, &unknowns);
   WorkPricer* pricer = &fixed_pricer;
   if (simulated && !options.kernel_microseconds) pricer = &model;
   GpuServices services{&time, &events, pricer, &*internal_kernels, log.get(), &unknowns, {}};

@@ -260,9 +260,13 @@ Progress ComputeObject::StartQmd(ExecutionContext& context, uint64_t address) {
     if (Progress progress = StartInternal(context, *running); progress != Progress::kDone) {
       return progress;
     }
-    const Price price = context.services.pricer->Kernel(qmd);
-    running->source = price.source;
-    need = {.span = price.time, .demand = DemandOf(context.sm_limits, qmd), .level = qmd.group};
+    std::vector<uint8_t> parameters;
+    if (running->known != nullptr) parameters = ParametersOf(context, *running);
+    running->price = context.services.pricer->Kernel(
+        {&qmd, running->known.get(), parameters, running->moved_bytes});
+    need = {.span = running->price.time,
+            .demand = DemandOf(context.sm_limits, qmd),
+            .level = qmd.group};
     if (context.services.log->enabled()) {
       context.services.log->Line(
           context.process,
@@ -286,6 +290,17 @@ Progress ComputeObject::StartQmd(ExecutionContext& context, uint64_t address) {
   pending_forks_ += running->forks.size();
   running_.push_back(std::move(running));
   return Progress::kDone;
+}
+
+std::vector<uint8_t> ComputeObject::ParametersOf(ExecutionContext& context,
+                                                 const Running& running) {
+  const auto& bank = running.qmd.constants[0];
+  const uint64_t offset = running.qmd.parameter_offset();
+  if (!bank.valid || bank.bytes <= offset) return {};
+  std::vector<uint8_t> parameters(
+      std::min<uint64_t>(running.known->rule.parameter_bytes(), bank.bytes - offset));
+  if (context.memory().Read(bank.address + offset, parameters.data(), parameters.size())) return {};
+  return parameters;
 }
 
 Progress ComputeObject::StartInternal(ExecutionContext& context, Running& running) {
@@ -316,7 +331,10 @@ Progress ComputeObject::StartInternal(ExecutionContext& context, Running& runnin
     }
   }
   if (!IsGraphFork(internal->name)) {
-    InternalKernels::Effect(internal->name, qmd, parameters, transfers_);
+    const double before = transfers_.Traffic();
+    if (InternalKernels::Effect(internal->name, qmd, parameters, transfers_)) {
+      running.moved_bytes = transfers_.Traffic() - before;
+    }
     return Progress::kDone;
   }
   const Progress progress = RunGraphFork(
@@ -332,10 +350,10 @@ Progress ComputeObject::CompleteQmd(ExecutionContext& context, const Running& ru
   pending_forks_ -= running.forks.size();
   if (context.services.observer != nullptr && qmd.type == Qmd::Type::kGrid) {
     const VirtualTime began = running.work->began();
-    context.services.observer->Kernel({context.process, context.gpu, context.channel, began,
-                                       running.work->ends() - began, running.source},
-                                      qmd,
-                                      {running.fingerprint, running.internal, running.known.get()});
+    context.services.observer->Kernel(
+        {context.process, context.gpu, context.channel, began, running.work->ends() - began,
+         running.price.source, running.price.flops, running.price.bytes},
+        qmd, {running.fingerprint, running.internal, running.known.get()});
   }
   for (const Qmd::Release& release : qmd.releases) {
     if (!release.enabled) continue;

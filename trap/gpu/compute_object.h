@@ -56,7 +56,8 @@ class ComputeObject : public EngineObject {
     uint64_t fingerprint = 0;        // of its code
     const char* internal = nullptr;  // name of libcuda's own kernel
     std::shared_ptr<const KnownKernel> known;
-    PriceSource source = PriceSource::kPlaceholder;
+    std::optional<double> moved_bytes;  // by libcuda's own kernel
+    Price price;
     std::vector<ForkAction> forks;  // due when it completes
     std::optional<EngineWork> work;
   };
@@ -64,6 +65,8 @@ class ComputeObject : public EngineObject {
   // ready run beside each other. kDone when all are over.
   Progress Drain(ExecutionContext& context);
   Progress StartQmd(ExecutionContext& context, uint64_t address);
+  // Of the launch, as many bytes as its rule needs; none if they cannot be read.
+  static std::vector<uint8_t> ParametersOf(ExecutionContext& context, const Running& running);
   // Carries out what is known of the kernel of libcuda's own, if it is one.
   Progress StartInternal(ExecutionContext& context, Running& running);
   Progress CompleteQmd(ExecutionContext& context, const Running& running);

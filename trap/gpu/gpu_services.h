@@ -5,7 +5,9 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <optional>
 
+#include "absl/types/span.h"
 #include "clock/time_source.h"
 #include "clock/virtual_time.h"
 #include "trap/call_log.h"
@@ -40,13 +42,23 @@ inline constexpr int kPriceSources = 3;
 struct Price {
   VirtualSpan time;
   PriceSource source = PriceSource::kPlaceholder;
+  // What it is made from; 0 if that is not known.
+  double flops = 0, bytes = 0;
+};
+
+// A launch as far as it matters for its price.
+struct KernelLaunch {
+  const Qmd* qmd;
+  const KnownKernel* kernel = nullptr;   // if kernels are given names
+  absl::Span<const uint8_t> parameters;  // as many as its rule needs
+  std::optional<double> moved_bytes;     // of libcuda's own copies and fills
 };
 
 // The seam to simulated time: how long a piece of GPU work takes.
 class WorkPricer {
  public:
   virtual ~WorkPricer() = default;
-  virtual Price Kernel(const Qmd& launch) = 0;
+  virtual Price Kernel(const KernelLaunch& launch) = 0;
   // Where its prices of kernels come from, in words, for reports.
   virtual const char* Source() const = 0;
   // A copy or fill. `over_pcie`: one side is host memory.
@@ -57,7 +69,7 @@ class WorkPricer {
 class FixedPricer : public WorkPricer {
  public:
   explicit FixedPricer(VirtualSpan each) : each_(each) {}
-  Price Kernel(const Qmd&) override { return {each_}; }
+  Price Kernel(const KernelLaunch&) override { return {each_}; }
   Price Copy(uint64_t, bool) override { return {}; }
   const char* Source() const override { return "--kernel-time"; }
 
@@ -82,6 +94,7 @@ class WorkObserver {
     VirtualTime start;                               // when it first got a part of its engine
     VirtualSpan duration;                            // from there to its end
     PriceSource source = PriceSource::kPlaceholder;  // of the duration
+    double flops = 0, bytes = 0;                     // of a kernel, see Price
   };
   // Who a kernel is.
   struct Code {

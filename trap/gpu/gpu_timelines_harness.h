@@ -39,8 +39,8 @@ class Sink : public InterruptSink {
 // A copy takes a microsecond per byte, a kernel as many as its program's address says.
 class TestPricer : public WorkPricer {
  public:
-  Price Kernel(const Qmd& launch) override {
-    return {VirtualSpan::Microseconds(static_cast<int64_t>(launch.program))};
+  Price Kernel(const KernelLaunch& launch) override {
+    return {VirtualSpan::Microseconds(static_cast<int64_t>(launch.qmd->program))};
   }
   const char* Source() const override { return "test"; }
   Price Copy(uint64_t bytes, bool) override {

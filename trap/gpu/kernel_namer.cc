@@ -1,6 +1,8 @@
 #include "trap/gpu/kernel_namer.h"
 
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_format.h"
 #include "profiles/kernel_title.h"
@@ -13,6 +15,7 @@ namespace {
 constexpr size_t kMostKernels = 1 << 16;
 // A search takes up to a second. Whoever compiles has new code that often.
 constexpr int kMostSearches = 1000;
+constexpr uint32_t kMostCode = 4 << 20;
 
 }  // namespace
 
@@ -46,6 +49,9 @@ std::shared_ptr<const KnownKernel> KernelNamer::Find(pid_t id, Process& process,
     kernel->title = KernelTitle(found->name);
     kernel->code_bytes = found->code_bytes;
     kernel->parameters.assign(found->parameters.begin(), found->parameters.end());
+    std::vector<uint8_t> code(std::min(kernel->code_bytes, kMostCode));
+    if (!read(code.data(), code.size())) code.clear();
+    kernel->rule = WorkRule(kernel->symbol, kernel->parameters, TrafficOf(code));
   } else {
     kernel->title = absl::StrFormat("kernel %08x", fingerprint >> 32);
     unknowns_->Count("kernel without a name", fingerprint,

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "profiles/cubin.h"
+#include "profiles/kernel_work.h"
 
 namespace phantora {
 
@@ -16,6 +17,7 @@ struct KnownKernel {
   uint64_t fingerprint = 0;
   uint32_t code_bytes = 0;
   std::vector<CubinKernel::Parameter> parameters;
+  WorkRule rule;
 };
 
 }  // namespace phantora

@@ -27,6 +27,17 @@ AddressSpace::Fault Fill(AddressSpace& memory, uint64_t to, uint64_t length,
 
 }  // namespace
 
+double TransferQueue::Traffic() const {
+  double bytes = 0;
+  for (size_t i = next_; i < transfers_.size(); ++i) {
+    const Transfer& transfer = transfers_[i];
+    const double moved =
+        static_cast<double>(transfer.line_bytes) * static_cast<double>(transfer.lines);
+    bytes += transfer.pattern.empty() ? 2 * moved : moved;
+  }
+  return bytes;
+}
+
 Progress TransferQueue::Run(ExecutionContext& context) {
   while (next_ < transfers_.size()) {
     const Transfer& transfer = transfers_[next_];

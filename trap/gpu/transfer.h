@@ -27,6 +27,8 @@ class TransferQueue {
  public:
   bool empty() const { return next_ == transfers_.size(); }
   void Add(Transfer transfer) { transfers_.push_back(std::move(transfer)); }
+  // Bytes that all of them together read and write in memory, of those not begun yet.
+  double Traffic() const;
   // kDone when the queue is empty; kYield while there is more; kFault.
   Progress Run(ExecutionContext& context);
 

@@ -1,0 +1,129 @@
+#include "profiles/kernel_work.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <string>
+
+#include "profiles/work_price.h"
+
+namespace phantora {
+namespace {
+
+using Bytes = std::vector<uint8_t>;
+using Parameters = std::vector<CubinKernel::Parameter>;
+
+template <typename T>
+void Set(Bytes& bytes, size_t at, T value) {
+  std::memcpy(bytes.data() + at, &value, sizeof value);
+}
+
+// As cuBLAS launched it for a linear layer of 768 to 2304 features and 12,288 tokens.
+constexpr char kAmpereGemm[] = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_relu_f2f_stages_32x5_tn";
+Bytes AmpereGemm() {
+  Bytes bytes(208);
+  Set(bytes, 0x68, 2304);
+  Set(bytes, 0x6c, 12288);
+  Set(bytes, 0x70, 768);
+  Set(bytes, 0x80, 768);
+  return bytes;
+}
+
+TEST(KernelWorkTest, AMatrixProduct) {
+  const Bytes bytes = AmpereGemm();
+  const WorkRule rule(kAmpereGemm, Parameters{{0, 208}}, {});
+  const KernelWork work = rule.Of({.grid = {18, 96, 1}, .block = {128, 1, 1}, .parameters = bytes});
+  EXPECT_EQ(rule.family(), WorkFamily::kGemm);
+  EXPECT_TRUE(work.checked);
+  EXPECT_EQ(work.precision, MathPrecision::kBf16);
+  EXPECT_EQ(work.flops, 2.0 * 2304 * 12288 * 768);
+  EXPECT_EQ(work.bytes, 2.0 * (2304.0 * 768 + 768.0 * 12288 + 2304.0 * 12288));
+  EXPECT_EQ(work.tiles, 18 * 96);
+}
+
+TEST(KernelWorkTest, AGridThatDoesNotFitTheSizesIsNoticed) {
+  const Bytes bytes = AmpereGemm();
+  const WorkRule rule(kAmpereGemm, Parameters{{0, 208}}, {});
+  EXPECT_FALSE(rule.Of({.grid = {2, 3, 1}, .block = {128, 1, 1}, .parameters = bytes}).checked);
+  EXPECT_FALSE(rule.Of({.grid = {18, 96, 1}, .block = {128, 1, 1}, .parameters = {}}).checked);
+}
+
+TEST(KernelWorkTest, ElementsByWhatTheCodeMoves) {
+  Bytes bytes(32);
+  Set(bytes, 0, 1 << 20);
+  // Four elements of 4 bytes by two inputs and an output, as vectors and one by one.
+  const WorkRule rule("_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_15CUDAFunctor_addIfEE",
+                      Parameters{{0, 4}, {8, 24}}, {.loaded = 64, .stored = 32});
+  EXPECT_EQ(rule.Of({.grid = {2048, 1, 1}, .block = {128, 1, 1}, .parameters = bytes}).bytes,
+            12.0 * (1 << 20));
+}
+
+TEST(KernelWorkTest, LoadsAndStoresByTheirWidth) {
+  Bytes code(64);
+  const auto instruction = [&code](size_t index, uint32_t opcode, uint32_t width) {
+    code[index * 16] = static_cast<uint8_t>(opcode);
+    code[index * 16 + 1] = static_cast<uint8_t>(opcode >> 8);
+    code[index * 16 + 9] = static_cast<uint8_t>(width << 1);
+  };
+  instruction(0, 0x981, 4);  // LDG.E
+  instruction(1, 0x981, 6);  // LDG.E.128
+  instruction(2, 0x986, 5);  // STG.E.64
+  EXPECT_EQ(TrafficOf(code).loaded, 20);
+  EXPECT_EQ(TrafficOf(code).stored, 8);
+}
+
+TEST(KernelWorkTest, AnUnknownKernelHasNoFamily) {
+  const WorkRule rule("somebody_s_kernel", Parameters{{0, 8}}, {.loaded = 4, .stored = 4});
+  EXPECT_EQ(rule.family(), WorkFamily::kUnknown);
+  EXPECT_EQ(rule.Of({.grid = {10, 1, 1}, .block = {32, 1, 1}, .parameters = {}}).bytes, 8.0 * 320);
+}
+
+TEST(WorkPriceTest, LargeProductsReachWhatIsMeasured) {
+  // bf16 8192^3: 711 TFLOP/s on H100 (napkin-math-gpu).
+  const auto rates = FindGpuRates("h100-sxm5-80gb");
+  ASSERT_TRUE(rates.ok()) << rates.status();
+  KernelWork work;
+  work.precision = MathPrecision::kBf16;
+  work.flops = 2.0 * 8192 * 8192 * 8192;
+  work.bytes = 3.0 * 2 * 8192 * 8192;
+  work.tiles = 64 * 32;
+  const double reached = work.flops / SecondsOf(work, WorkFamily::kGemm, *rates, 132) / 1e12;
+  EXPECT_NEAR(reached, 711, 0.05 * 711);
+}
+
+TEST(WorkPriceTest, EveryPriceIsFiniteWhateverTheLaunch) {
+  const auto rates = FindGpuRates("a100-sxm4-80gb");
+  ASSERT_TRUE(rates.ok());
+  const std::vector<std::string> symbols = {
+      kAmpereGemm,
+      "sm80_xmma_gemm_f32f32_tilesize128x128x8",
+      "_ZN7cutlass7Kernel2I44cutlass_80_tensorop_s1688gemm_128x128_16x5_tn",
+      "flash_fwd_kernel",
+      "flash_bwd_convert_dq",
+      "fmha_cutlassB_f32",
+      "_Z25multi_tensor_apply_kernelINS_32FusedOptimizerTensorListMetadataILi4EEE",
+      "_Z18vectorized_elementwise_kernel",
+      "_Z13reduce_kernelILi512EReduceOpIf",
+      "GammaBetaBackward",
+      "cunn_SoftMaxBackward",
+      "splitKreduce_kernel",
+      "x"};
+  std::mt19937 random(3);
+  for (int i = 0; i < 20000; ++i) {
+    Bytes bytes(random() % 800);
+    for (uint8_t& byte : bytes) byte = random() % 3 == 0 ? 0xff : static_cast<uint8_t>(random());
+    const auto size = static_cast<uint16_t>(random() % 5000);
+    const WorkRule rule(symbols[random() % symbols.size()], Parameters{{0, size}, {size, size}},
+                        {.loaded = static_cast<uint32_t>(random()), .stored = 1});
+    const LaunchShape launch = {
+        .grid = {static_cast<uint32_t>(random()), static_cast<uint32_t>(random()), 7},
+        .block = {static_cast<uint32_t>(random()), 1, 1},
+        .parameters = bytes};
+    const double seconds = SecondsOf(rule.Of(launch), rule.family(), *rates, 108);
+    EXPECT_GE(seconds, rates->smallest_kernel_s);
+    EXPECT_LE(seconds, 3600);
+  }
+}
+
+}  // namespace
+}  // namespace phantora

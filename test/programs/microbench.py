@@ -1,0 +1,69 @@
+#!/usr/bin/env python3
+"""Times matrix products, copies and attention with CUDA events, as microbenchmarks do; prints
+JSON: TFLOP/s and TB/s.
+
+usage: microbench.py
+"""
+
+import json
+
+import torch
+from torch.nn import functional
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+results = {}
+
+
+def seconds(function, repeats=5):
+    """Of one call, warm."""
+    function()
+    begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    begin.record()
+    for _ in range(repeats):
+        function()
+    end.record()
+    end.synchronize()
+    return begin.elapsed_time(end) / 1e3 / repeats
+
+
+def matmul(name, m, n, k, dtype, tf32=False):
+    torch.backends.cuda.matmul.allow_tf32 = tf32
+    a = torch.empty(m, k, device="cuda", dtype=dtype)
+    b = torch.empty(k, n, device="cuda", dtype=dtype)
+    results[name] = 2 * m * n * k / seconds(lambda: torch.mm(a, b)) / 1e12
+
+
+for size in (1024, 2048, 4096, 8192, 16384):
+    matmul(f"fp16 {size}^3", size, size, size, torch.float16)
+matmul("bf16 8192^3", 8192, 8192, 8192, torch.bfloat16)
+matmul("tf32 8192^3", 8192, 8192, 8192, torch.float32, tf32=True)
+matmul("fp32 8192^3", 8192, 8192, 8192, torch.float32)
+matmul("bf16 1024x10240x5120", 1024, 10240, 5120, torch.bfloat16)
+matmul("bf16 2048x2048x13312", 2048, 2048, 13312, torch.bfloat16)
+matmul("fp16 6144x12288x12288", 6144, 12288, 12288, torch.float16)
+
+x = torch.empty(1 << 28, device="cuda")
+y = torch.empty_like(x)
+results["copy"] = 2 * x.nbytes / seconds(lambda: y.copy_(x)) / 1e12
+results["fp32 add"] = 2 * x.nbytes / seconds(lambda: torch.add(x, 1, out=y)) / 1e12
+del x, y
+
+
+def attention(width, batch, heads, length):
+    shape = (batch, heads, length, width)
+    q, k, v = (torch.empty(shape, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+               for _ in range(3))
+    flops = 4 * batch * heads * length * length * width
+    with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+        results[f"attention {width} {length} forward"] = flops / 1e12 / seconds(
+            lambda: functional.scaled_dot_product_attention(q, k, v))
+        out = functional.scaled_dot_product_attention(q, k, v)
+        results[f"attention {width} {length} backward"] = 2.5 * flops / 1e12 / seconds(
+            lambda: torch.autograd.grad(out, (q, k, v), out, retain_graph=True))
+
+
+attention(64, 2, 32, 8192)
+attention(128, 2, 16, 8192)
+attention(64, 32, 32, 512)
+attention(64, 8, 32, 2048)
+print(json.dumps(results))

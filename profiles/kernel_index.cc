@@ -209,7 +209,7 @@ std::optional<IndexedKernel> KernelIndex::Find(uint64_t prefix, const CodeReader
   for (uint32_t i = first; i < kernels_; ++i) {
     const Record record = At(i);
     if (record.prefix != prefix) break;
-    if (record.code_bytes > kLargestCubin) continue;
+    if (record.code_bytes < kPrefixBytes || record.code_bytes > kLargestCubin) continue;
     const auto fitting = std::find_if(std::begin(kWindows), std::end(kWindows),
                                       [&](uint32_t size) { return record.code_bytes >= size; });
     if (fitting != std::end(kWindows)) {

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstring>
 #include <iterator>
+#include <new>
 #include <thread>
 #include <tuple>
 #include <unordered_map>
@@ -19,6 +20,11 @@ namespace {
 constexpr char kMagic[8] = {'P', 'h', 'K', 'e', 'r', 'n', '0', '2'};
 // Many kernels start alike: a second key is made over the largest of these that fits.
 constexpr uint32_t kWindows[] = {8192, 1024};
+
+// Of one file, so that a crafted one is soon done with: libtorch_cuda unpacks to less than a
+// gigabyte and has 20,000 kernels.
+constexpr uint64_t kMostUnpacked = uint64_t{4} << 30;
+constexpr uint64_t kMostKernels = 1 << 20, kMostNameBytes = uint64_t{512} << 20;
 
 struct Header {
   char magic[8];
@@ -83,6 +89,7 @@ std::vector<uint8_t> KernelIndex::Pack(std::vector<Entry> entries) {
   std::unordered_map<std::string_view, size_t> known_names;
   for (Entry& entry : entries) {
     Record& record = entry.record;
+    if (names.size() + entry.name.size() > kMostNameBytes) break;
     const auto [name, is_new] = known_names.emplace(entry.name, names.size());
     if (is_new) names += entry.name;
     record.name = static_cast<uint32_t>(name->second);
@@ -123,11 +130,16 @@ std::vector<uint8_t> KernelIndex::Build(absl::Span<const uint8_t> file, int arch
   const auto packed = FindPackedCubins(file, architecture);
   std::vector<std::vector<Entry>> found(packed.size());  // in order, whoever reads what
   std::atomic<size_t> next{0};
-  std::atomic<uint64_t> bad{0};
-  const auto work = [&] {
+  std::atomic<uint64_t> bad{0}, unpacked{0}, count{0};
+  const auto read_all = [&] {
     std::vector<uint8_t> buffer;
     std::vector<CubinKernel> kernels;
     for (size_t i = next++; i < packed.size(); i = next++) {
+      unpacked += std::min(packed[i].unpacked_bytes, kLargestCubin);
+      if (unpacked > kMostUnpacked || count > kMostKernels) {
+        ++bad;
+        continue;
+      }
       const auto bytes = Unpack(packed[i], buffer);
       kernels.clear();
       // A compressed block may hold several cubins, one behind the other.
@@ -138,10 +150,18 @@ std::vector<uint8_t> KernelIndex::Build(absl::Span<const uint8_t> file, int arch
         at += size > 0 ? (size + 7) & ~uint64_t{7} : rest.size();
       }
       if (!bytes && packed[i].architecture != 0) ++bad;
+      count += kernels.size();
       for (CubinKernel& kernel : kernels) {
         const bool wanted = packed[i].architecture != 0 || kernel.architecture == architecture;
         if (wanted && kernel.code.size() >= kPrefixBytes) found[i].emplace_back(std::move(kernel));
       }
+    }
+  };
+  const auto work = [&] {
+    try {
+      read_all();
+    } catch (const std::bad_alloc&) {
+      ++bad;
     }
   };
   std::vector<std::thread> others;

@@ -255,8 +255,9 @@ void WorkRule::Choose(std::string_view symbol, absl::Span<const CubinKernel::Par
     // With casts, code for every type is there: two or three elements of 4 bytes, about.
     if (Has(symbol, "LoadWithCast")) scale_ = Has(symbol, "LoadWithCastILi2E") ? 10 : 6;
   } else if (Has(symbol, "18elementwise_kernelILi128ELi")) {
-    const double unrolled = symbol[symbol.find("ELi") + 3] - '0';
-    counted(WorkFamily::kElementwise, per_pass / std::max(1.0, unrolled), 0, false);
+    const size_t unroll = symbol.find("18elementwise_kernelILi128ELi") + 29;
+    const double elements = unroll < symbol.size() ? symbol[unroll] - '0' : 1;
+    counted(WorkFamily::kElementwise, per_pass / std::max(1.0, elements), 0, false);
   } else if (Has(symbol, "distribution_elementwise_grid_stride_kernel")) {
     counted(WorkFamily::kElementwise, 4, 0, true);
   } else if (Has(symbol, "13reduce_kernelI")) {

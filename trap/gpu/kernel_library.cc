@@ -6,9 +6,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <memory>
+#include <new>
 #include <system_error>
 #include <utility>
 
@@ -21,6 +23,8 @@ namespace phantora {
 namespace {
 
 constexpr int kThreads = 2;
+// Until a launch goes on without a name: everybody waits for it.
+constexpr std::chrono::seconds kLongestWait(120);
 constexpr uint64_t kLargestFile = uint64_t{4} << 30;
 constexpr uint64_t kMostSections = 4096, kMostNameBytes = 1 << 20;
 
@@ -140,7 +144,12 @@ void KernelLibrary::Run() {
     jobs_.pop_front();
     working_ = true;
     lock.unlock();
-    auto index = Make(job);
+    std::optional<KernelIndex> index;
+    try {
+      index = Make(job);
+    } catch (const std::bad_alloc&) {
+      unknowns_->Count("library too large to index", job.bytes, job.path);
+    }
     lock.lock();
     working_ = false;
     if (index && index->size() > 0) indices_.push_back(*std::move(index));
@@ -172,7 +181,13 @@ std::optional<KernelIndex> KernelLibrary::Make(const Job& job) {
 
 std::optional<IndexedKernel> KernelLibrary::Find(uint64_t prefix, const CodeReader& read) {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return jobs_.empty() && !working_; });
+  const auto is_idle = [this] { return jobs_.empty() && !working_; };
+  if (!gave_up_ && !changed_.wait_for(lock, kLongestWait, is_idle)) {
+    gave_up_ = true;
+    unknowns_->Count("kernel index incomplete", jobs_.size(),
+                     "indexing libraries takes very long; some kernels have no name");
+  }
+  if (is_idle()) gave_up_ = false;
   for (const KernelIndex& index : indices_) {
     if (auto found = index.Find(prefix, read)) return found;
   }

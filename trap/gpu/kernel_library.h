@@ -36,7 +36,8 @@ class KernelLibrary {
   // and bytes are untrusted.
   void Want(const std::string& path);
 
-  // In everything that was wanted, and waits for that.
+  // In everything that was wanted, and waits for that; in what is there if that takes very
+  // long.
   std::optional<IndexedKernel> Find(uint64_t prefix, const CodeReader& read);
 
   // Code that was found elsewhere; what is known already is left out.
@@ -63,6 +64,7 @@ class KernelLibrary {
   std::condition_variable changed_;
   std::deque<Job> jobs_;
   bool working_ = false, stopping_ = false;
+  bool gave_up_ = false;  // waiting for what is still wanted
   std::vector<KernelIndex> indices_;
   std::thread thread_;
 };

@@ -13,8 +13,8 @@ namespace {
 
 // Of a process that makes up programs: what it has is forgotten, and looked up again.
 constexpr size_t kMostKernels = 1 << 16;
-// A search takes up to a second. Whoever compiles has new code that often.
-constexpr int kMostSearches = 1000;
+// Of all searches of a process's memory together; one takes up to a second. Others wait.
+constexpr std::chrono::seconds kMostSearching(120);
 constexpr uint32_t kMostCode = 4 << 20;
 
 }  // namespace
@@ -36,11 +36,15 @@ std::shared_ptr<const KnownKernel> KernelNamer::Find(pid_t id, Process& process,
                                                      uint64_t fingerprint, const CodeReader& read) {
   auto found = library_->Find(fingerprint, read);
   if (!found && WantLibraries(id, process)) found = library_->Find(fingerprint, read);
-  if (!found && process.searches < kMostSearches) {
-    ++process.searches;
+  if (!found && process.searched < kMostSearching) {
+    const auto begin = std::chrono::steady_clock::now();
     FindCubinsInMemory(
         id, [this](std::vector<CubinKernel> kernels) { library_->Add(std::move(kernels)); });
+    process.searched += std::chrono::steady_clock::now() - begin;
     found = library_->Find(fingerprint, read);
+  } else if (!found) {
+    unknowns_->Count("memory not searched for kernels", static_cast<uint64_t>(id),
+                     "searching this process's memory has taken two minutes already");
   }
   auto kernel = std::make_shared<KnownKernel>();
   kernel->fingerprint = fingerprint;

@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -38,7 +39,7 @@ class KernelNamer {
   struct Process {
     absl::flat_hash_map<std::pair<uint64_t, uint64_t>, std::shared_ptr<const KnownKernel>> kernels;
     absl::flat_hash_set<std::string> libraries;
-    int searches = 0;  // of its memory
+    std::chrono::nanoseconds searched{};  // how long its memory has been
   };
   bool WantLibraries(pid_t id, Process& process);
   std::shared_ptr<const KnownKernel> Find(pid_t id, Process& process, uint64_t fingerprint,

@@ -92,16 +92,18 @@ void FindCubinsInMemory(pid_t process, const std::function<void(std::vector<Cubi
         mapping.inode == 0 && (mapping.name.empty() || mapping.name == "[heap]" ||
                                absl::StartsWith(mapping.name, "[anon"));
     if (!is_anonymous || strncmp(mapping.permissions, "rw", 2) != 0) continue;
+    const auto is_over = [&] {
+      return searched > kMostMemory || std::chrono::steady_clock::now() - begin > kLongestSearch;
+    };
     for (uint64_t at = mapping.begin; at < mapping.end;) {
-      if (searched > kMostMemory || std::chrono::steady_clock::now() - begin > kLongestSearch) {
-        return;
-      }
+      if (is_over()) return;
       const uint64_t bytes = std::min(kChunk, mapping.end - at);
       searched += bytes;
       uint64_t next = at + bytes;
       if (memory.Read(RemoteAddress{at}, chunk.data(), bytes)) {
         for (uint64_t offset = 0; offset + 8 <= bytes; offset += 8) {
           if (memcmp(chunk.data() + offset, ELFMAG, SELFMAG) != 0) continue;
+          if (is_over()) return;  // memory full of headers means much to read
           const auto image = ReadImage(memory, at + offset, mapping.end - at - offset);
           std::vector<CubinKernel> kernels;
           if (image.empty() || !ReadCubin(image, kernels)) continue;

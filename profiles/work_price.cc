@@ -10,7 +10,6 @@
 namespace phantora {
 namespace {
 
-constexpr std::array<const char*, 6> kPrecisions = {"fp64", "fp32", "tf32", "fp16", "bf16", "fp8"};
 constexpr double kLongest = 3600;
 
 bool UsesTensorCores(MathPrecision precision) { return precision != MathPrecision::kFp32; }
@@ -45,8 +44,9 @@ absl::StatusOr<GpuRates> FindGpuRates(const std::string& gpu) {
     try {
       const auto json = nlohmann::json::parse(file.content, nullptr, true, true);
       GpuRates rates;
-      for (size_t i = 0; i < kPrecisions.size(); ++i) {
-        rates.peak_flops_per_s[i] = json.at("peak_tflops").at(kPrecisions[i]).get<double>() * 1e12;
+      for (size_t i = 0; i < rates.peak_flops_per_s.size(); ++i) {
+        const char* precision = Name(static_cast<MathPrecision>(i));
+        rates.peak_flops_per_s[i] = json.at("peak_tflops").at(precision).get<double>() * 1e12;
       }
       rates.memory_bytes_per_s = json.at("memory_tb_per_s").get<double>() * 1e12;
       const auto& reached = json.at("reached");

@@ -6,13 +6,13 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "profiles/kernel_work.h"
+#include "profiles/work/kernel_work.h"
 
 namespace phantora {
 
 // What a GPU reaches: profiles/data/rates/*.json, each number with its source.
 struct GpuRates {
-  std::array<double, 6> peak_flops_per_s{};  // by MathPrecision
+  std::array<double, kMathPrecisions> peak_flops_per_s{};  // by MathPrecision
   double memory_bytes_per_s = 0;
   // Parts of these peaks.
   double tensor_gemm = 0, simt_gemm = 0, attention_forward = 0, attention_backward = 0, memory = 0;

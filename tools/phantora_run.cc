@@ -39,6 +39,9 @@ int main(int argc, char** argv) {
   app.add_flag("--force-driver-abi", options.force_driver_abi,
                "use the nearest known interface for an untested driver version");
   app.add_option("--log-calls", options.log_calls, "write every driver call to this file");
+  app.add_option("--log-kernels", options.log_kernels,
+                 "write every distinct kernel launch, and what its price was made from, to this "
+                 "file (JSON lines)");
   app.add_option("--trace", options.trace,
                  "write a timeline of the GPUs to this file, for ui.perfetto.dev");
   app.add_option("--report", options.report,
@@ -87,9 +90,10 @@ int main(int argc, char** argv) {
     return 125;
   }
   if (options.host_time.mode == phantora::HostTimeMode::kReal) {
-    const char* needy = !options.trace.empty()    ? "--trace"
-                        : !options.report.empty() ? "--report"
-                                                  : nullptr;
+    const char* needy = !options.trace.empty()         ? "--trace"
+                        : !options.report.empty()      ? "--report"
+                        : !options.log_kernels.empty() ? "--log-kernels"
+                                                       : nullptr;
     if (needy != nullptr) {
       std::fprintf(stderr, "phantora-run: %s needs simulated time; add --host-time measured\n",
                    needy);

@@ -97,18 +97,6 @@ VirtualSpan Total(const TimeBySource& times) {
   return total;
 }
 
-const char* Name(PriceSource source) {
-  switch (source) {
-    case PriceSource::kMeasured:
-      return "measured";
-    case PriceSource::kModelled:
-      return "modelled";
-    case PriceSource::kPlaceholder:
-      return "placeholder";
-  }
-  return "";
-}
-
 const char* Name(CopyKind kind) {
   switch (kind) {
     case CopyKind::kHostToDevice:

@@ -83,8 +83,6 @@ void AddSums(const std::map<std::string, KernelSums>& more,
              std::map<std::string, KernelSums>& sums);
 VirtualSpan Total(const TimeBySource& times);
 
-// "measured", "modelled", "placeholder".
-const char* Name(PriceSource source);
 // "host_to_device", ...
 const char* Name(CopyKind kind);
 

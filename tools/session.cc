@@ -23,8 +23,10 @@
 #include "trap/gpu/gpu_timelines.h"
 #include "trap/gpu/internal_kernels.h"
 #include "trap/gpu/kernel_library.h"
+#include "trap/gpu/kernel_log.h"
 #include "trap/gpu/kernel_namer.h"
 #include "trap/gpu/kernel_pricer.h"
+#include "trap/gpu/qmd.h"
 #include "trap/log.h"
 #include "trap/rm/driver_files.h"
 #include "trap/rm/machine.h"
@@ -182,6 +184,12 @@ int Supervise(const SessionOptions& options, int signals) {
     if (!opened.ok()) return Fail(opened.status());
     report = *std::move(opened);
   }
+  std::unique_ptr<KernelLog> kernel_log;
+  if (!options.log_kernels.empty()) {
+    auto opened = KernelLog::Open(options.log_kernels, profile->name);
+    if (!opened.ok()) return Fail(opened.status());
+    kernel_log = *std::move(opened);
+  }
   const bool simulated = options.host_time.mode != HostTimeMode::kReal;
   if (simulated) AskForShortSlices();
   // The child is forked before any thread exists.
@@ -229,8 +237,9 @@ int Supervise(const SessionOptions& options, int signals) {
                   .unknowns = &unknowns,
                   .memory_observer = simulated ? &recorder : nullptr};
   KernelLibrary library(profile->sm_architecture(), KernelCache(), &unknowns);
-  KernelNamer namer(&library, &unknowns);
+  KernelNamer namer(&library, ParametersAt(profile->sm_architecture()), &unknowns);
   if (simulated) services.namer = &namer;
+  services.kernel_log = kernel_log.get();
   ResourceManager rm{.machine = &machine, .server = {}, .tracee_memory = {}};
   SyntheticFiles files;
   AddDriverFiles(&rm,
@@ -283,6 +292,7 @@ int Supervise(const SessionOptions& options, int signals) {
   const int status = (*supervisor)->Run(*std::move(command), signals);
   scheduler.Stop();
   if (status_line != nullptr) status_line->Stop();
+  if (kernel_log != nullptr) Tell(kernel_log->Close(), options.log_kernels);
   Report(options, **supervisor, recorder, report.get(), services, machine);
   if (WIFSIGNALED(status)) {
     LogInfo(absl::StrCat("the command was ended by signal ", WTERMSIG(status)));

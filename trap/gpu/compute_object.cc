@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_format.h"
 #include "trap/gpu/internal_kernels.h"
+#include "trap/gpu/kernel_log.h"
 #include "trap/gpu/kernel_namer.h"
 #include "trap/gpu/occupancy.h"
 
@@ -262,8 +263,11 @@ Progress ComputeObject::StartQmd(ExecutionContext& context, uint64_t address) {
     }
     std::vector<uint8_t> parameters;
     if (running->known != nullptr) parameters = ParametersOf(context, *running);
-    running->price = context.services.pricer->Kernel(
-        {&qmd, running->known.get(), parameters, running->moved_bytes});
+    const KernelLaunch launch = {&qmd, running->known.get(), parameters, running->moved_bytes};
+    running->price = context.services.pricer->Kernel(launch);
+    if (context.services.kernel_log != nullptr && running->internal == nullptr) {
+      context.services.kernel_log->Add(launch, running->price);
+    }
     need = {.span = running->price.time,
             .demand = DemandOf(context.sm_limits, qmd),
             .level = qmd.group};

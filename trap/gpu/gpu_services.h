@@ -16,6 +16,7 @@
 namespace phantora {
 
 class InternalKernels;
+class KernelLog;
 class KernelNamer;
 struct KnownKernel;
 struct Qmd;
@@ -38,6 +39,8 @@ enum class PriceSource {
   kPlaceholder,  // neither: a number that lets time pass
 };
 inline constexpr int kPriceSources = 3;
+// "measured", "modelled", "placeholder".
+const char* Name(PriceSource source);
 
 struct Price {
   VirtualSpan time;
@@ -124,6 +127,7 @@ struct GpuServices {
   GpuCounters counters;
   WorkObserver* observer = nullptr;
   KernelNamer* namer = nullptr;
+  KernelLog* kernel_log = nullptr;
 };
 
 }  // namespace phantora

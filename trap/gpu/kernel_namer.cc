@@ -55,7 +55,7 @@ std::shared_ptr<const KnownKernel> KernelNamer::Find(pid_t id, Process& process,
     kernel->parameters.assign(found->parameters.begin(), found->parameters.end());
     std::vector<uint8_t> code(std::min(kernel->code_bytes, kMostCode));
     if (!read(code.data(), code.size())) code.clear();
-    kernel->rule = WorkRule(kernel->symbol, kernel->parameters, TrafficOf(code));
+    kernel->rule = WorkRule(kernel->symbol, kernel->parameters, Summarise(code, parameters_at_));
   } else {
     kernel->title = absl::StrFormat("kernel %08x", fingerprint >> 32);
     unknowns_->Count("kernel without a name", fingerprint,

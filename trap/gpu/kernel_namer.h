@@ -20,8 +20,9 @@ namespace phantora {
 
 class KernelNamer {
  public:
-  explicit KernelNamer(KernelLibrary* library, Unknowns* unknowns)
-      : library_(library), unknowns_(unknowns) {}
+  // `parameters_at`: of the first kernel parameter in constant bank 0, see Qmd.
+  KernelNamer(KernelLibrary* library, uint32_t parameters_at, Unknowns* unknowns)
+      : library_(library), parameters_at_(parameters_at), unknowns_(unknowns) {}
 
   // The process is going to launch kernels: starts indexing what it has mapped.
   void Prepare(pid_t process);
@@ -46,6 +47,7 @@ class KernelNamer {
                                           const CodeReader& read);
 
   KernelLibrary* const library_;
+  const uint32_t parameters_at_;
   Unknowns* const unknowns_;
   absl::flat_hash_map<pid_t, Process> processes_;
 };

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "profiles/cubin.h"
-#include "profiles/kernel_work.h"
+#include "profiles/work/work_rule.h"
 
 namespace phantora {
 

@@ -14,6 +14,10 @@ namespace phantora {
 inline constexpr size_t kQmdBytes = 384;
 inline constexpr size_t kQmdBytesBeforeHopper = 256;
 
+// Offset in constant bank 0 of the first kernel parameter: a property of the ABI of each
+// architecture (80 for sm_80), stated by every cubin (EIATTR_PARAM_CBANK).
+constexpr uint32_t ParametersAt(int architecture) { return architecture >= 90 ? 0x210 : 0x160; }
+
 struct Qmd {
   enum class Type { kQueue, kNull, kGrid };
   struct Dims {
@@ -67,9 +71,7 @@ struct Qmd {
   std::array<Release, 3> releases;
   std::array<Dependent, 2> dependents;
 
-  // Offset in constant bank 0 of the first kernel parameter: a property of the
-  // ABI of each architecture, stated by every cubin (EIATTR_PARAM_CBANK).
-  uint32_t parameter_offset() const { return major >= 4 ? 0x210 : 0x160; }
+  uint32_t parameter_offset() const { return ParametersAt(major >= 4 ? 90 : 80); }
 };
 
 // Decodes versions 2.2 to 2.4 and 3.0 (Ampere; clc6c0qmd.h) and 4.0 (Hopper;

@@ -1,4 +1,4 @@
-#include "profiles/kernel_work.h"
+#include "profiles/work/work_rule.h"
 
 #include <gtest/gtest.h>
 
@@ -18,6 +18,14 @@ void Set(Bytes& bytes, size_t at, T value) {
   std::memcpy(bytes.data() + at, &value, sizeof value);
 }
 
+// Code that loads and stores so many bytes.
+CodeSummary Moving(uint32_t loaded, uint32_t stored) {
+  CodeSummary code;
+  code.loaded = loaded, code.stored = stored;
+  code.parts[0].loaded = loaded, code.parts[0].stored = stored;
+  return code;
+}
+
 // As cuBLAS launched it for a linear layer of 768 to 2304 features and 12,288 tokens.
 constexpr char kAmpereGemm[] = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_relu_f2f_stages_32x5_tn";
 Bytes AmpereGemm() {
@@ -29,7 +37,7 @@ Bytes AmpereGemm() {
   return bytes;
 }
 
-TEST(KernelWorkTest, AMatrixProduct) {
+TEST(WorkRuleTest, AMatrixProduct) {
   const Bytes bytes = AmpereGemm();
   const WorkRule rule(kAmpereGemm, Parameters{{0, 208}}, {});
   const KernelWork work = rule.Of({.grid = {18, 96, 1}, .block = {128, 1, 1}, .parameters = bytes});
@@ -41,39 +49,25 @@ TEST(KernelWorkTest, AMatrixProduct) {
   EXPECT_EQ(work.tiles, 18 * 96);
 }
 
-TEST(KernelWorkTest, AGridThatDoesNotFitTheSizesIsNoticed) {
+TEST(WorkRuleTest, AGridThatDoesNotFitTheSizesIsNoticed) {
   const Bytes bytes = AmpereGemm();
   const WorkRule rule(kAmpereGemm, Parameters{{0, 208}}, {});
   EXPECT_FALSE(rule.Of({.grid = {2, 3, 1}, .block = {128, 1, 1}, .parameters = bytes}).checked);
   EXPECT_FALSE(rule.Of({.grid = {18, 96, 1}, .block = {128, 1, 1}, .parameters = {}}).checked);
 }
 
-TEST(KernelWorkTest, ElementsByWhatTheCodeMoves) {
+TEST(WorkRuleTest, ElementsByWhatTheCodeMoves) {
   Bytes bytes(32);
   Set(bytes, 0, 1 << 20);
   // Four elements of 4 bytes by two inputs and an output, as vectors and one by one.
   const WorkRule rule("_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_15CUDAFunctor_addIfEE",
-                      Parameters{{0, 4}, {8, 24}}, {.loaded = 64, .stored = 32});
+                      Parameters{{0, 4}, {8, 24}}, Moving(64, 32));
   EXPECT_EQ(rule.Of({.grid = {2048, 1, 1}, .block = {128, 1, 1}, .parameters = bytes}).bytes,
             12.0 * (1 << 20));
 }
 
-TEST(KernelWorkTest, LoadsAndStoresByTheirWidth) {
-  Bytes code(64);
-  const auto instruction = [&code](size_t index, uint32_t opcode, uint32_t width) {
-    code[index * 16] = static_cast<uint8_t>(opcode);
-    code[index * 16 + 1] = static_cast<uint8_t>(opcode >> 8);
-    code[index * 16 + 9] = static_cast<uint8_t>(width << 1);
-  };
-  instruction(0, 0x981, 4);  // LDG.E
-  instruction(1, 0x981, 6);  // LDG.E.128
-  instruction(2, 0x986, 5);  // STG.E.64
-  EXPECT_EQ(TrafficOf(code).loaded, 20);
-  EXPECT_EQ(TrafficOf(code).stored, 8);
-}
-
-TEST(KernelWorkTest, AnUnknownKernelHasNoFamily) {
-  const WorkRule rule("somebody_s_kernel", Parameters{{0, 8}}, {.loaded = 4, .stored = 4});
+TEST(WorkRuleTest, AnUnknownKernelHasNoFamily) {
+  const WorkRule rule("somebody_s_kernel", Parameters{{0, 8}}, Moving(4, 4));
   EXPECT_EQ(rule.family(), WorkFamily::kUnknown);
   EXPECT_EQ(rule.Of({.grid = {10, 1, 1}, .block = {32, 1, 1}, .parameters = {}}).bytes, 8.0 * 320);
 }
@@ -116,7 +110,7 @@ TEST(WorkPriceTest, EveryPriceIsFiniteWhateverTheLaunch) {
     for (uint8_t& byte : bytes) byte = random() % 3 == 0 ? 0xff : static_cast<uint8_t>(random());
     const auto size = static_cast<uint16_t>(random() % 5000);
     const WorkRule rule(symbols[random() % symbols.size()], Parameters{{0, size}, {size, size}},
-                        {.loaded = static_cast<uint32_t>(random()), .stored = 1});
+                        Moving(static_cast<uint32_t>(random()), 1));
     const LaunchShape launch = {
         .grid = {static_cast<uint32_t>(random()), static_cast<uint32_t>(random()), 7},
         .block = {static_cast<uint32_t>(random()), 1, 1},

@@ -1,0 +1,104 @@
+// Attention: FlashAttention 2, and PyTorch's memory-efficient attention.
+#include <algorithm>
+
+#include "profiles/work/kernel_symbol.h"
+#include "profiles/work/work_form.h"
+
+namespace phantora {
+namespace {
+
+// i32 each, in bytes from the first parameter.
+struct AttentionLayout {
+  uint32_t heads, batch, queries, keys, width;
+};
+// Flash_fwd_params of FlashAttention 2 (csrc/flash_attn/src/flash.h).
+constexpr AttentionLayout kFlash = {0x60, 0xb0, 0xb4, 0xb8, 0xc0};
+// AttentionKernel::Params, AttentionBackwardKernel::Params (PyTorch's mem_eff_attention).
+constexpr AttentionLayout kEfficientForward = {0xc4, 0xc0, 0x68, 0x6c, 0x60};
+constexpr AttentionLayout kEfficientBackward = {0xa0, 0x158, 0x98, 0x9c, 0x90};
+
+class Attention : public WorkForm {
+ public:
+  Attention(const AttentionLayout& layout, MathPrecision precision, bool backward, bool causal)
+      : layout_(layout), precision_(precision), backward_(backward), causal_(causal) {}
+
+  KernelWork Of(const LaunchShape& launch) const override {
+    KernelWork work;
+    work.precision = precision_;
+    work.backward = backward_;
+    const double heads = launch.At<int32_t>(layout_.heads),
+                 batch = launch.At<int32_t>(layout_.batch),
+                 queries = launch.At<int32_t>(layout_.queries),
+                 keys = launch.At<int32_t>(layout_.keys), width = launch.At<int32_t>(layout_.width);
+    work.shape = {batch, heads, queries, keys, width};
+    for (const double size : work.shape) work.checked &= size >= 1 && size < kLargestDimension;
+    // Two products forwards, five backwards; under a causal mask half of each is left out.
+    work.flops = (backward_ ? 10 : 4) * batch * heads * queries * keys * width / (causal_ ? 2 : 1);
+    // Queries, keys, values and the result; backwards their gradients too.
+    work.bytes =
+        (backward_ ? 8 : 4) * Bytes(precision_) * batch * heads * std::max(queries, keys) * width;
+    return work;
+  }
+
+ private:
+  const AttentionLayout& layout_;
+  const MathPrecision precision_;
+  const bool backward_, causal_;
+};
+
+// Before and after the backward kernel, over its queries.
+class AttentionPass : public WorkForm {
+ public:
+  explicit AttentionPass(double bytes_each) : bytes_each_(bytes_each) {}
+
+  KernelWork Of(const LaunchShape& launch) const override {
+    KernelWork work;
+    work.backward = true;
+    work.bytes = bytes_each_;
+    for (const uint32_t at : {kFlash.heads, kFlash.batch, kFlash.queries, kFlash.width}) {
+      const double size = launch.At<int32_t>(at);
+      work.checked &= size >= 1 && size < kLargestDimension;
+      work.bytes *= size;
+    }
+    return work;
+  }
+
+ private:
+  const double bytes_each_;
+};
+
+}  // namespace
+
+FoundForm FindAttention(const KernelFacts& kernel) {
+  const std::string_view symbol = kernel.symbol;
+  if (Has(symbol, "flash_bwd_dot_do_o") || Has(symbol, "flash_bwd_convert_dq")) {
+    // fp32 to 16 bits; two times 16 bits.
+    return {WorkFamily::kAttention,
+            std::make_shared<AttentionPass>(Has(symbol, "convert_dq") ? 6 : 4)};
+  }
+  if (Has(symbol, "flash_fwd_kernel") || Has(symbol, "flash_fwd_splitkv_kernel") ||
+      Has(symbol, "flash_bwd_dq_dk_dv")) {
+    // <Flash_*_traits<...>, Is_dropout, Is_causal, ...>: "...EELb0ELb1E..."; the kernel for
+    // split keys has no dropout, and begins with Is_causal.
+    const size_t causal = Has(symbol, "splitkv") ? 2 : 6;
+    const size_t traits = symbol.find("EELb");
+    const bool is_causal = traits != symbol.npos && traits + causal + 4 <= symbol.size() &&
+                           symbol.substr(traits + causal, 4) == "Lb1E";
+    return {WorkFamily::kAttention,
+            std::make_shared<Attention>(
+                kFlash, Has(symbol, "bfloat16") ? MathPrecision::kBf16 : MathPrecision::kFp16,
+                Has(symbol, "flash_bwd"), is_causal)};
+  }
+  if (Has(symbol, "fmha_cutlassF") || Has(symbol, "fmha_cutlassB")) {
+    const bool backward = Has(symbol, "fmha_cutlassB");
+    const MathPrecision precision = Has(symbol, "_bf16")  ? MathPrecision::kBf16
+                                    : Has(symbol, "_f16") ? MathPrecision::kFp16
+                                                          : MathPrecision::kFp32;
+    return {WorkFamily::kAttention,
+            std::make_shared<Attention>(backward ? kEfficientBackward : kEfficientForward,
+                                        precision, backward, false)};
+  }
+  return {};
+}
+
+}  // namespace phantora

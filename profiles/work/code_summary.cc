@@ -1,0 +1,313 @@
+#include "profiles/work/code_summary.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <optional>
+
+namespace phantora {
+namespace {
+
+constexpr uint64_t kInstruction = 16;
+constexpr size_t kMostLoops = 64;
+// How far back, and through how many copies, the bound of a loop is looked for.
+constexpr size_t kMostInstructionsBack = 4096;
+constexpr int kMostCopies = 4;
+constexpr uint32_t kZeroRegister = 255;
+
+// The low nine bits of an instruction say what it does, the next three where its second
+// operand comes from.
+enum Operation : uint32_t {
+  kMove = 0x002,
+  kIntegerCompare = 0x00c,
+  kIntegerAdd = 0x010,
+  kMultiplyAdd = 0x024,  // IMAD, by which registers are copied too
+  kFloatMultiply = 0x020,
+  kFloatAdd = 0x021,
+  kFloatMultiplyAdd = 0x023,
+  kDoubleMultiply = 0x028,
+  kDoubleAdd = 0x029,
+  kDoubleMultiplyAdd = 0x02b,
+  kHalfAdd = 0x030,
+  kHalfMultiplyAdd = 0x031,
+  kHalfMultiply = 0x032,
+  kHalfMatrix = 0x03c,  // HMMA, 16 x 8 x 16 by a warp
+  kUniformCompare = 0x08c,
+  kUniformAdd = 0x090,
+  kUniformConstant = 0x0b9,  // ULDC
+  kSpecialFunction = 0x108,
+  kBranch = 0x147,
+  kGlobalLoad = 0x181,
+  kLoadConstant = 0x182,  // LDC
+  kGlobalStore = 0x186,
+  kReduce = 0x18e,
+  kAtomic = 0x1a8,
+  kGlobalToShared = 0x1ae,  // LDGSTS
+  kGroupMatrix = 0x1f0,     // HGMMA, 64 x N x 16 by four warps
+};
+constexpr uint32_t kImmediate = 4, kConstantBank = 5;
+
+struct Instruction {
+  explicit Instruction(const uint8_t* at) {
+    std::memcpy(&low, at, 8);
+    std::memcpy(&high, at + 8, 8);
+  }
+  uint64_t low, high;
+  uint32_t operation() const { return low & 0x1ff; }
+  uint32_t form() const { return low >> 9 & 7; }
+  uint32_t result() const { return low >> 16 & 0xff; }
+  uint32_t first() const { return low >> 24 & 0xff; }
+  uint32_t second() const { return low >> 32 & 0xff; }
+  int32_t immediate() const { return static_cast<int32_t>(low >> 32); }
+  // Of a global access: 1, 1, 2, 2, 4, 8, 16 by the field's value.
+  uint32_t width() const {
+    constexpr uint32_t kWidths[8] = {1, 1, 2, 2, 4, 8, 16, 16};
+    return kWidths[high >> 9 & 7];
+  }
+  // Of a load: to be evicted last.
+  bool kept() const { return operation() == 0x181 && (high >> 20 & 7) == 2; }
+  // Of an operand c[0][offset]; -1: another bank.
+  int32_t constant() const {
+    const uint64_t field = low >> 38;
+    return field >> 16 == 0 ? static_cast<int32_t>(field & 0xffff) : -1;
+  }
+  bool uniform() const { return operation() == kUniformAdd || operation() == kUniformConstant; }
+};
+
+class Reader {
+ public:
+  Reader(absl::Span<const uint8_t> code, uint32_t parameters_at)
+      : code_(code), count_(code.size() / kInstruction), parameters_at_(parameters_at) {}
+
+  CodeSummary Read() {
+    FindLoops();
+    CodeSummary summary;
+    for (size_t i = 0; i < loops_.size(); ++i) {
+      CodeSummary::Part part;
+      part.outer = loops_[i].outer;
+      part.trips = TripsOf(i);
+      summary.parts.push_back(part);
+    }
+    for (size_t i = 0; i < count_; ++i) {
+      const Instruction instruction = At(i);
+      CodeSummary::Part& part = summary.parts[PartOf(i)];
+      if (const uint32_t loaded = LoadedBy(instruction); loaded > 0) {
+        (instruction.kept() ? part.kept : part.loaded) += loaded, summary.loaded += loaded;
+      } else if (instruction.operation() == kGlobalStore) {
+        part.stored += instruction.width(), summary.stored += instruction.width();
+      } else {
+        Arithmetic(instruction, part);
+      }
+    }
+    return summary;
+  }
+
+ private:
+  struct Loop {
+    size_t begin, end;   // instructions, both in it
+    uint32_t outer = 0;  // part
+  };
+  struct Value {
+    double constant = 0;
+    int32_t parameter_at = -1;
+  };
+
+  Instruction At(size_t index) const { return Instruction(code_.data() + index * kInstruction); }
+
+  static uint32_t LoadedBy(const Instruction& instruction) {
+    switch (instruction.operation()) {
+      case kGlobalLoad:
+      case kGlobalToShared:
+        return instruction.width();
+      case kReduce:
+      case kAtomic:
+        return 8;  // read and written, four bytes each as a rule
+      default:
+        return 0;
+    }
+  }
+
+  static void Arithmetic(const Instruction& instruction, CodeSummary::Part& part) {
+    switch (instruction.operation()) {
+      case kFloatMultiply:
+      case kFloatAdd:
+      case kSpecialFunction:
+        part.flops += 1;
+        break;
+      case kFloatMultiplyAdd:
+      case kHalfAdd:
+      case kHalfMultiply:
+        part.flops += 2;
+        break;
+      case kDoubleMultiply:
+      case kDoubleAdd:
+        part.flops += 2;  // at half the rate, on the GPUs that this is for
+        break;
+      case kDoubleMultiplyAdd:
+      case kHalfMultiplyAdd:
+        part.flops += 4;
+        break;
+      case kHalfMatrix:
+        part.tensor_flops += 2.0 * 16 * 8 * 16 / 32;
+        break;
+      case kGroupMatrix:
+        // N / 8 - 1 in bits 53 to 57.
+        part.tensor_flops += 2.0 * 64 * 8 * ((instruction.low >> 53 & 31) + 1) * 16 / 128;
+        break;
+      default:
+        break;
+    }
+  }
+
+  // Where a branch goes, as an instruction; nothing if that is not backwards.
+  std::optional<size_t> BackTo(size_t index) const {
+    const Instruction branch = At(index);
+    if (branch.operation() != kBranch) return std::nullopt;
+    // In words from the next instruction: signed, from bit 34 on. Hopper has its low eight
+    // bits in bits 16 to 23, before it they are 0 there.
+    const auto upper = static_cast<int64_t>(static_cast<int32_t>(branch.low >> 32) >> 2);
+    const int64_t hopper = upper * 256 + branch.result();
+    const int64_t words = branch.result() != 0 || upper % 4 != 0 ? hopper : upper;
+    const int64_t to = static_cast<int64_t>(index) + 1 + (words >= 0 ? words / 4 : -(-words / 4));
+    if (to < 0 || to >= static_cast<int64_t>(index)) return std::nullopt;
+    return static_cast<size_t>(to);
+  }
+
+  void FindLoops() {
+    for (size_t i = 0; i < count_ && loops_.size() < kMostLoops; ++i) {
+      if (const auto begin = BackTo(i)) loops_.push_back({*begin, i});
+    }
+    // Outer ones first.
+    std::sort(loops_.begin(), loops_.end(), [](const Loop& a, const Loop& b) {
+      return a.end - a.begin != b.end - b.begin ? a.end - a.begin > b.end - b.begin
+                                                : a.begin < b.begin;
+    });
+    for (size_t i = 0; i < loops_.size(); ++i) {
+      for (size_t j = 0; j < i; ++j) {
+        if (loops_[j].begin <= loops_[i].begin && loops_[i].end <= loops_[j].end) {
+          loops_[i].outer = static_cast<uint32_t>(j + 1);
+        }
+      }
+    }
+  }
+
+  size_t PartOf(size_t index) const {
+    for (size_t i = loops_.size(); i > 0; --i) {
+      if (loops_[i - 1].begin <= index && index <= loops_[i - 1].end) return i;
+    }
+    return 0;
+  }
+
+  // What a register holds when the loop begins, if that is a number or a parameter plus one.
+  std::optional<Value> ValueBefore(size_t index, uint32_t wanted, bool uniform,
+                                   int copies = kMostCopies) const {
+    const size_t stop = index > kMostInstructionsBack ? index - kMostInstructionsBack : 0;
+    for (size_t i = index; i > stop; --i) {
+      const Instruction from = At(i - 1);
+      const bool writes = from.operation() == kMove || from.operation() == kIntegerAdd ||
+                          from.operation() == kMultiplyAdd || from.operation() == kLoadConstant ||
+                          from.uniform();
+      if (!writes || from.uniform() != uniform || from.result() != wanted) continue;
+      switch (from.operation()) {
+        case kMove:
+          if (from.form() == kImmediate) return Value{double(from.immediate()), -1};
+          if (from.form() == kConstantBank) return Parameter(from.constant());
+          break;
+        case kMultiplyAdd:  // IMAD.MOV: 0 x 0 + a constant
+          if (from.first() == kZeroRegister && from.form() == kConstantBank) {
+            return Parameter(from.constant());
+          }
+          break;
+        case kLoadConstant:
+        case kUniformConstant:
+          return Parameter(from.constant());
+        case kIntegerAdd:
+        case kUniformAdd: {
+          if (from.form() != kImmediate || copies == 0) return std::nullopt;
+          auto value = ValueBefore(i - 1, from.first(), uniform, copies - 1);
+          if (value) value->constant += from.immediate();
+          return value;
+        }
+        default:
+          break;
+      }
+      return std::nullopt;
+    }
+    return std::nullopt;
+  }
+
+  std::optional<Value> Parameter(int32_t constant) const {
+    if (constant < static_cast<int32_t>(parameters_at_)) return std::nullopt;
+    return Value{0, constant - static_cast<int32_t>(parameters_at_)};
+  }
+
+  // The step of a register that is counted in the loop; 0 if it is not.
+  double StepOf(const Loop& loop, uint32_t counter, bool uniform) const {
+    for (size_t i = loop.begin; i <= loop.end; ++i) {
+      const Instruction add = At(i);
+      if (add.operation() == (uniform ? kUniformAdd : kIntegerAdd) && add.form() == kImmediate &&
+          add.result() == counter && add.first() == counter && add.immediate() != 0) {
+        return add.immediate();
+      }
+    }
+    return 0;
+  }
+
+  CodeSummary::Trips TripsOf(size_t number) const {
+    const Loop& loop = loops_[number];
+    CodeSummary::Trips best;
+    double most = 0;
+    for (size_t i = loop.begin; i <= loop.end; ++i) {
+      if (PartOf(i) != number + 1) continue;  // a loop within has its own
+      const Instruction compare = At(i);
+      const bool uniform = compare.operation() == kUniformCompare;
+      if (!uniform && compare.operation() != kIntegerCompare) continue;
+      uint32_t counter = compare.first();
+      bool counter_uniform = uniform;
+      double step = StepOf(loop, counter, uniform);
+      std::optional<Value> bound;
+      if (compare.form() == kImmediate) {
+        bound = Value{double(compare.immediate()), -1};
+      } else if (compare.form() == kConstantBank) {
+        bound = Parameter(compare.constant());
+      } else {
+        // Two registers, the second of which is uniform in form 6: either may count.
+        const bool second_uniform = uniform || compare.form() == 6;
+        if (step != 0) {
+          bound = ValueBefore(loop.begin, compare.second(), second_uniform);
+        } else {
+          counter_uniform = second_uniform;
+          counter = compare.second();
+          step = StepOf(loop, counter, counter_uniform);
+          bound = ValueBefore(loop.begin, compare.first(), uniform);
+        }
+      }
+      if (step == 0 || !bound) continue;
+      // Down to 0 as a rule: from where it began.
+      if (step < 0 && bound->constant == 0 && bound->parameter_at < 0) {
+        bound = ValueBefore(loop.begin, counter, counter_uniform);
+        if (!bound) continue;
+      }
+      // Small counters go through the stages of a pipeline; the largest is the loop's.
+      const double reach = bound->parameter_at >= 0 ? 1e9 : std::abs(bound->constant / step);
+      if (reach > most) {
+        most = reach;
+        best = {std::abs(step), bound->constant, bound->parameter_at};
+      }
+    }
+    return best;
+  }
+
+  const absl::Span<const uint8_t> code_;
+  const size_t count_;
+  const uint32_t parameters_at_;
+  std::vector<Loop> loops_;
+};
+
+}  // namespace
+
+CodeSummary Summarise(absl::Span<const uint8_t> code, uint32_t parameters_at) {
+  return Reader(code, parameters_at).Read();
+}
+
+}  // namespace phantora

@@ -1,0 +1,114 @@
+// Matrix products: cuBLAS and CUTLASS.
+#include <algorithm>
+#include <cmath>
+
+#include "profiles/work/kernel_symbol.h"
+#include "profiles/work/work_form.h"
+
+namespace phantora {
+namespace {
+
+// Where a family keeps its problem's size, in bytes from the first parameter. Seen in the
+// launches of cuBLAS 12.4 and PyTorch 2.6 for products of known size.
+struct GemmLayout {
+  std::string_view pattern;     // in the symbol
+  uint32_t least, most;         // bytes of parameters
+  uint32_t m, n, k;             // i32
+  uint32_t batch;               // i32; 0: the grid's z
+  uint32_t mode;                // i32, of CUTLASS (GemmUniversalMode): below 2, no batch
+  uint32_t split;               // i32, the part of k that a block does; 0: all of it
+  bool persistent;              // its grid says nothing about its size
+  std::string_view tile_after;  // what the tile follows in the name
+};
+constexpr GemmLayout kGemmLayouts[] = {
+    {"xmma_gemm", 2000, 4096, 0x40, 0x44, 0x48, 0xa8, 0, 0, true, "tilesize"},
+    {"xmma_gemm", 600, 1999, 0x9c, 0xa0, 0xa4, 0x268, 0, 0, false, "tilesize"},
+    {"xmma_gemm", 400, 599, 0x68, 0x6c, 0x70, 0, 0, 0, false, "tilesize"},
+    {"ampere_", 160, 240, 0x68, 0x6c, 0x70, 0, 0, 0x80, false, "gemm_"},
+    {"cutlass7Kernel2", 300, 700, 0x0, 0x4, 0x8, 0x20, 0x1c, 0, false, "gemm_"},
+};
+
+class Gemm : public WorkForm {
+ public:
+  Gemm(std::string_view symbol, const GemmLayout& layout)
+      : layout_(layout), precision_(PrecisionOf(symbol)) {
+    if (!FindTile(symbol, layout.tile_after, &tile_m_, &tile_n_)) tile_m_ = tile_n_ = 0;
+  }
+
+  KernelWork Of(const LaunchShape& launch) const override {
+    KernelWork work;
+    work.precision = precision_;
+    const double m = launch.At<int32_t>(layout_.m), n = launch.At<int32_t>(layout_.n),
+                 k = launch.At<int32_t>(layout_.k);
+    double splits = 1;
+    if (layout_.split != 0) {
+      const double part = launch.At<int32_t>(layout_.split);
+      splits = part > 0 ? std::ceil(k / part) : 0;
+    }
+    double batch = layout_.batch != 0 ? launch.At<int32_t>(layout_.batch)
+                                      : std::max(1.0, std::floor(launch.grid[2] / splits));
+    if (layout_.mode != 0 && launch.At<int32_t>(layout_.mode) < 2) batch = 1;
+    batch = std::max(1.0, batch);
+    const auto sane = [](double size) { return size >= 1 && size < kLargestDimension; };
+    work.checked = sane(m) && sane(n) && sane(k) && splits >= 1 && sane(batch);
+    if (!work.checked) return work;
+    work.shape = {m, n, k, batch};
+    work.flops = 2 * m * n * k * batch;
+    work.bytes = Bytes(precision_) * batch * (m * k + k * n + m * n);
+    if (tile_m_ == 0) return work;
+    // Whichever of its sides a name gives first.
+    const double one = std::ceil(m / tile_m_) * std::ceil(n / tile_n_);
+    const double other = std::ceil(n / tile_m_) * std::ceil(m / tile_n_);
+    const double grid = static_cast<double>(launch.grid[0]) * launch.grid[1];
+    work.tiles = std::abs(one - grid) <= std::abs(other - grid) ? one : other;
+    // The tiles must fit the grid: otherwise the sizes are somewhere else.
+    if (!layout_.persistent && (grid < work.tiles * 0.5 || grid > work.tiles * 4 + 64)) {
+      work.checked = false;
+    }
+    work.tiles *= batch * splits;
+    return work;
+  }
+
+ private:
+  const GemmLayout& layout_;
+  const MathPrecision precision_;
+  uint32_t tile_m_ = 0, tile_n_ = 0;
+};
+
+// The sum of a split-K product's parts.
+class SplitKSum : public WorkForm {
+ public:
+  explicit SplitKSum(double element_bytes) : element_bytes_(element_bytes) {}
+
+  KernelWork Of(const LaunchShape& launch) const override {
+    KernelWork work;
+    const double m = launch.At<int32_t>(0xc), n = launch.At<int32_t>(8),
+                 splits = launch.At<int32_t>(0x24);
+    work.bytes = m * n * (splits * 4 + element_bytes_);
+    work.checked = m > 0 && n > 0 && splits > 0 && splits <= 1024;
+    return work;
+  }
+
+ private:
+  const double element_bytes_;
+};
+
+}  // namespace
+
+FoundForm FindGemm(const KernelFacts& kernel) {
+  if (Has(kernel.symbol, "splitKreduce_kernel")) {
+    const bool half = Has(kernel.symbol, "bfloat16") || Has(kernel.symbol, "half");
+    return {WorkFamily::kOther, std::make_shared<SplitKSum>(half ? 2 : 4)};
+  }
+  // The kernel that adds up CUTLASS's parts is given the product's parameters.
+  if (!Has(kernel.symbol, "gemm") || Has(kernel.symbol, "split_k_kernel")) return {};
+  for (const GemmLayout& layout : kGemmLayouts) {
+    if (Has(kernel.symbol, layout.pattern) && kernel.parameter_bytes >= layout.least &&
+        kernel.parameter_bytes <= layout.most) {
+      return {WorkFamily::kGemm, std::make_shared<Gemm>(kernel.symbol, layout)};
+    }
+  }
+  return {};
+}
+
+}  // namespace phantora

@@ -1,0 +1,74 @@
+// What a launch of a kernel does: its arithmetic, its traffic with memory, its shape.
+#ifndef PHANTORA_PROFILES_WORK_KERNEL_WORK_H_
+#define PHANTORA_PROFILES_WORK_KERNEL_WORK_H_
+
+#include <array>
+#include <cstdint>
+#include <cstring>
+
+#include "absl/types/span.h"
+
+namespace phantora {
+
+enum class WorkFamily {
+  kUnknown,  // no rule: what its code does, times threads, at low confidence
+  kGemm,
+  kAttention,
+  kConvolution,
+  kElementwise,
+  kReduction,
+  kRows,       // norms, softmax and losses: passes over rows
+  kOptimizer,  // and whatever else takes lists of tensors
+  kIndex,      // gather, scatter, embeddings
+  kScan,       // sort, scan, top-k, selection
+  kLayout,     // concatenation, changes of format
+  kImage,      // pooling, batch norm, interpolation
+  kGenerated,  // by Triton for torch.compile: what its code does, loops included
+  kOther,      // a rule of its own, bound by memory
+};
+inline constexpr int kWorkFamilies = 14;
+const char* Name(WorkFamily family);
+
+enum class MathPrecision { kFp64, kFp32, kTf32, kFp16, kBf16, kFp8, kInt8 };
+inline constexpr int kMathPrecisions = 7;
+const char* Name(MathPrecision precision);
+
+struct LaunchShape {
+  uint32_t grid[3] = {1, 1, 1}, block[3] = {1, 1, 1};  // blocks, threads
+  absl::Span<const uint8_t> parameters;
+
+  // 0 beyond the end.
+  template <typename T>
+  T At(uint64_t offset) const {
+    T value{};
+    if (offset <= parameters.size() && sizeof(T) <= parameters.size() - offset) {
+      std::memcpy(&value, parameters.data() + offset, sizeof value);
+    }
+    return value;
+  }
+  uint64_t blocks() const { return uint64_t{grid[0]} * grid[1] * grid[2]; }
+  uint64_t threads() const { return blocks() * block[0] * block[1] * block[2]; }
+};
+
+struct KernelWork {
+  double flops = 0;  // multiply and add count as two
+  MathPrecision precision = MathPrecision::kFp32;
+  double bytes = 0;         // read and written, each once
+  double cached_bytes = 0;  // by the second-level cache, as often as blocks ask for them
+  // Of a matrix product or convolution: thread blocks' worth of output tiles, so that waves
+  // can be counted; 0 if that is not known.
+  double tiles = 0;
+  bool backward = false;
+  bool guessed = false;  // part of it is assumed, e.g. how often a loop is run
+  bool checked = true;   // false: the launch contradicts the rule, and nothing is known
+  // What tells it from other work of its family, in the family's own order: m, n, k, batch of
+  // a product; batch, heads, queries, keys, width of attention. 0 where there is nothing.
+  std::array<double, 5> shape{};
+};
+
+// Sizes beyond it are taken for a misunderstanding.
+inline constexpr double kLargestDimension = 1 << 28;
+
+}  // namespace phantora
+
+#endif  // PHANTORA_PROFILES_WORK_KERNEL_WORK_H_

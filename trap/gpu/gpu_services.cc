@@ -1,0 +1,17 @@
+#include "trap/gpu/gpu_services.h"
+
+namespace phantora {
+
+const char* Name(PriceSource source) {
+  switch (source) {
+    case PriceSource::kMeasured:
+      return "measured";
+    case PriceSource::kModelled:
+      return "modelled";
+    case PriceSource::kPlaceholder:
+      return "placeholder";
+  }
+  return "";
+}
+
+}  // namespace phantora

@@ -16,7 +16,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr char kDirectory[] = "profiles/data/gpus/";
+constexpr char kDirectory[] = "profiles/data/", kFile[] = "/personality.json";
 
 // JSON has no hexadecimal numbers; ids are strings like "0x2330".
 uint32_t Id(const Json& json) {
@@ -110,7 +110,7 @@ std::vector<std::string> GpuProfileNames() {
   std::vector<std::string> names;
   for (const EmbeddedFile& file : EmbeddedData()) {
     absl::string_view name(file.name.data(), file.name.size());
-    if (absl::ConsumePrefix(&name, kDirectory) && absl::ConsumeSuffix(&name, ".json")) {
+    if (absl::ConsumePrefix(&name, kDirectory) && absl::ConsumeSuffix(&name, kFile)) {
       names.emplace_back(name);
     }
   }
@@ -125,7 +125,7 @@ absl::StatusOr<GpuProfile> FindGpuProfile(const std::string& name) {
     text << file.rdbuf();
     return ParseGpuProfile(text.str());
   }
-  const std::string wanted = absl::StrCat(kDirectory, name, ".json");
+  const std::string wanted = absl::StrCat(kDirectory, name, kFile);
   for (const EmbeddedFile& file : EmbeddedData()) {
     if (file.name == wanted) return ParseGpuProfile(std::string(file.content));
   }

@@ -1,5 +1,5 @@
 // A GPU personality: what a card of one kind says of itself. Data, in
-// profiles/data/gpus/*.json; a new GPU is a new file.
+// profiles/data/*/personality.json; a new GPU is a new folder.
 #ifndef PHANTORA_PROFILES_GPU_PROFILE_H_
 #define PHANTORA_PROFILES_GPU_PROFILE_H_
 

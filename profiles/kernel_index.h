@@ -29,8 +29,8 @@ using CodeReader = std::function<bool(uint8_t* to, uint64_t bytes)>;
 class KernelIndex {
  public:
   // The index of all kernels for `architecture` in `file`, a whole ELF file, made with
-  // `threads` threads. What cannot be unpacked, or is too much for any library, is left out and counted in
-  // `malformed`.
+  // `threads` threads. What cannot be unpacked, or is too much for any library, is left out and
+  // counted in `malformed`.
   static std::vector<uint8_t> Build(absl::Span<const uint8_t> file, int architecture, int threads,
                                     uint64_t* malformed);
   // Of cubins that have been found otherwise.

@@ -4,38 +4,19 @@
 usage: naming_test.py PHANTORA_RUN NAMING_PY GPT2_PY
 """
 
-import json
-import os
-import pathlib
 import re
-import subprocess
 import sys
-import tempfile
 import unittest
 
+import kernel_trace
+
 PHANTORA_RUN, NAMING, GPT2 = sys.argv[1:4]
-PYTHON = (pathlib.Path(os.environ.get("PHANTORA_CACHE") or pathlib.Path.home() / ".cache/phantora")
-          / "venv/bin/python")
-
-
-def kernels_of(gpu, *program):
-    """Names of the kernels that a program launches, and what phantora-run says."""
-    with tempfile.TemporaryDirectory() as folder:
-        trace = pathlib.Path(folder, "trace.json")
-        result = subprocess.run(
-            [PHANTORA_RUN, "--gpu", gpu, "--host-time", "fixed", "--trace", trace, "--", PYTHON,
-             *program], check=False, capture_output=True, text=True, timeout=400,
-            env=dict(os.environ, TORCHINDUCTOR_CACHE_DIR=os.path.join(folder, "inductor"),
-                     TRITON_CACHE_DIR=os.path.join(folder, "triton")))
-        if result.returncode != 0:
-            raise AssertionError(result.stderr)
-        events = json.loads(trace.read_text(encoding="utf-8"))
-    return {event["name"] for event in events if event.get("cat") == "kernel"}, result.stderr
 
 
 class NamingTest(unittest.TestCase):
     def check(self, gpu, program, wanted):
-        names, messages = kernels_of(gpu, *program)
+        _, work, messages = kernel_trace.run(PHANTORA_RUN, gpu, *program)
+        names = {event["name"] for event in work if event["cat"] == "kernel"}
         nameless = [name for name in names if re.fullmatch(r"kernel [0-9a-f]{8}", name)]
         self.assertEqual(nameless, [])
         self.assertNotIn("kernel without a name", messages)

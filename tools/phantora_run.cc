@@ -55,6 +55,8 @@ int main(int argc, char** argv) {
                  "microseconds that every kernel takes (default: 0 in real time, and what a "
                  "cost model says in simulated time)")
       ->check(CLI::NonNegativeNumber);
+  app.add_flag("!--model-only", options.measured_rows,
+               "price kernels by the model alone, not by what was measured of them");
   const std::map<std::string, phantora::HostTimeMode> modes = {
       {"real", phantora::HostTimeMode::kReal},
       {"measured", phantora::HostTimeMode::kMeasured},

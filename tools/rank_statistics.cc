@@ -23,9 +23,15 @@ void AddTo(const KernelSums& more, KernelSums& sums) {
 void RankStatistics::Work(const WorkObserver::Work& work) {
   gpus_.insert(work.gpu);
   Add(work.duration, by_source_[static_cast<int>(work.source)]);
+  error_s_ += static_cast<double>(work.duration.picoseconds()) * 1e-12 * work.error;
   busy_.Add(work.start, work.start + work.duration, [this](VirtualTime from, VirtualTime to) {
     busy_bins_.Add(from - start_, to - start_);
   });
+}
+
+double RankStatistics::error() const {
+  const auto all = static_cast<double>(Total(by_source_).picoseconds()) * 1e-12;
+  return all > 0 ? error_s_ / all : 0;
 }
 
 void RankStatistics::Kernel(const WorkObserver::Work& work, const std::string& name,

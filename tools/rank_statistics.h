@@ -53,6 +53,8 @@ class RankStatistics {
   const std::array<Copies, kCopyKinds>& copies() const { return copies_; }
   Copies all_copies() const;
   const TimeBySource& by_source() const { return by_source_; }
+  // How far off the sum of all prices may be, as a part of it, if all are off the same way.
+  double error() const;
   int64_t memory() const { return memory_; }
   int64_t peak_memory() const { return peak_memory_; }
   const std::set<int>& gpus() const { return gpus_; }
@@ -68,6 +70,7 @@ class RankStatistics {
   uint64_t kernels_ = 0, internal_kernels_ = 0;
   std::array<Copies, kCopyKinds> copies_{};
   TimeBySource by_source_{};
+  double error_s_ = 0;
   int64_t memory_ = 0, peak_memory_ = 0;
   std::set<int> gpus_;
   IntervalUnion busy_;

@@ -103,6 +103,7 @@ Json RankReport(const RunRecorder::Rank& rank, bool with_plots) {
                  {"copy_s", Seconds(copies.time)},
                  {"copies_by_kind", Copies(statistics)},
                  {"time_by_source", Sources(statistics.by_source())},
+                 {"price_error", statistics.error()},
                  {"largest_kernels", Kernels(statistics.kernel_sums(), statistics.kernel_time())}};
   if (with_plots) {
     const auto& busy = statistics.busy_bins();
@@ -120,9 +121,8 @@ Json Caveats(const RunDescription& run) {
       absl::StrCat("Times of kernels come from ", run.price_source,
                    "; those of copies from the bandwidth of the hardware. Where a source says "
                    "placeholder, the time is not a prediction."),
-      "Kernels have no names yet: they are told apart by the first 128 bytes of their code, so "
-      "that kernels of one template may be counted as one. libcuda's own have names.",
-      "Work of different channels and processes runs side by side without slowing each other."};
+      "Kernels of one process share SMs and memory bandwidth; processes on one GPU do not slow "
+      "each other."};
   if (run.host_time == "zero") {
     caveats.push_back("The program's own code takes no time in this mode.");
   } else if (run.host_time == "fixed") {

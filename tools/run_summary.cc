@@ -21,6 +21,7 @@ struct Line {
   uint64_t kernels = 0, copies = 0;
   int64_t peak_memory = 0;
   TimeBySource by_source{};
+  double error = 0;
 };
 
 double Seconds(VirtualSpan span) { return static_cast<double>(span.picoseconds()) / 1e12; }
@@ -39,7 +40,8 @@ Line LineOf(const RunRecorder::Rank& rank) {
           .kernels = statistics.kernels(),
           .copies = statistics.all_copies().count,
           .peak_memory = statistics.peak_memory(),
-          .by_source = statistics.by_source()};
+          .by_source = statistics.by_source(),
+          .error = statistics.error()};
 }
 
 void Merge(const Line& more, Line& line) {
@@ -49,6 +51,7 @@ void Merge(const Line& more, Line& line) {
   line.kernels += more.kernels;
   line.copies += more.copies;
   line.peak_memory = std::max(line.peak_memory, more.peak_memory);
+  line.error = std::max(line.error, more.error);
   for (int i = 0; i < kPriceSources; ++i) {
     line.by_source[i] = line.by_source[i] + more.by_source[i];
   }
@@ -56,12 +59,18 @@ void Merge(const Line& more, Line& line) {
 
 std::string Format(const Line& line, size_t name_width) {
   const VirtualSpan all = Total(line.by_source);
+  const auto share = [&](std::initializer_list<PriceSource> sources) {
+    VirtualSpan sum;
+    for (const PriceSource source : sources) sum = sum + line.by_source[static_cast<int>(source)];
+    return Percent(sum, all);
+  };
   return absl::StrFormat(
-      "%-*s %12.6f s %12.6f s %5.1f%% %12.6f s %9d %7d %9.1f MiB  %3.0f/%.0f/%.0f %%",
+      "%-*s %12.6f s %12.6f s %5.1f%% %12.6f s %9d %7d %9.1f MiB  %3.0f/%.0f/%.0f %% +-%.0f %%",
       static_cast<int>(name_width), line.name, Seconds(line.elapsed), Seconds(line.busy),
       Percent(line.busy, line.elapsed), Seconds(line.waited), line.kernels, line.copies,
-      static_cast<double>(line.peak_memory) / 1048576.0, Percent(line.by_source[0], all),
-      Percent(line.by_source[1], all), Percent(line.by_source[2], all));
+      static_cast<double>(line.peak_memory) / 1048576.0,
+      share({PriceSource::kMeasured, PriceSource::kInterpolated}), share({PriceSource::kModelled}),
+      share({PriceSource::kEstimated, PriceSource::kPlaceholder}), 100 * line.error);
 }
 
 void AddKernels(const RunRecorder::Rank& rank, size_t most, std::vector<std::string>& lines) {
@@ -101,7 +110,7 @@ std::vector<std::string> Summary(const RunRecorder& recorder, size_t largest) {
   std::vector<std::string> lines = {
       absl::StrFormat("%-*s %14s %14s %6s %14s %9s %7s %13s  %s", static_cast<int>(name_width), "",
                       "simulated", "GPU busy", "", "exposed wait", "kernels", "copies",
-                      "peak memory", "measured/modelled/placeholder")};
+                      "peak memory", "measured/modelled/estimated")};
   for (size_t i = 0; i < table.size() && i < kMostRanks; ++i) {
     lines.push_back(Format(table[i], name_width));
     AddKernels(*ranks[i], largest, lines);

@@ -213,9 +213,10 @@ int Supervise(const SessionOptions& options, int signals) {
   MonotonicTimeSource time;
   OsEvents events(&time);
   FixedPricer fixed_pricer(VirtualSpan::Microseconds(options.kernel_microseconds.value_or(0)));
-  KernelPricer model(*profile, &unknowns);
+  auto model = KernelPricer::Create(*profile, {.rows = options.measured_rows}, &unknowns);
+  if (!model.ok()) return Fail(model.status());
   WorkPricer* pricer = &fixed_pricer;
-  if (simulated && !options.kernel_microseconds) pricer = &model;
+  if (simulated && !options.kernel_microseconds) pricer = model->get();
   GpuServices services{&time, &events, pricer, &*internal_kernels, log.get(), &unknowns, {}};
   GpuTimelines timelines(&services);
   const ProcessClocks* clocks = nullptr;

@@ -24,10 +24,11 @@ struct SessionOptions {
   // what a cost model says.
   std::optional<int64_t> kernel_microseconds;
   HostTime host_time;
-  std::string log_kernels;  // a file; empty for none
-  std::string trace;        // a file; empty for none
-  std::string report;       // a directory; empty for none
-  bool status = true;       // a status line, if stderr is a terminal and time is simulated
+  bool measured_rows = true;  // prices use what was measured
+  std::string log_kernels;    // a file; empty for none
+  std::string trace;          // a file; empty for none
+  std::string report;         // a directory; empty for none
+  bool status = true;         // a status line, if stderr is a terminal and time is simulated
   std::vector<std::string> command;
 };
 

@@ -32,6 +32,7 @@ class Attention : public WorkForm {
                  keys = launch.At<int32_t>(layout_.keys), width = launch.At<int32_t>(layout_.width);
     work.shape = {batch, heads, queries, keys, width};
     for (const double size : work.shape) work.checked &= size >= 1 && size < kLargestDimension;
+    work.tiles = static_cast<double>(launch.blocks());
     // Two products forwards, five backwards; under a causal mask half of each is left out.
     work.flops = (backward_ ? 10 : 4) * batch * heads * queries * keys * width / (causal_ ? 2 : 1);
     // Queries, keys, values and the result; backwards their gradients too.

@@ -36,6 +36,7 @@ class CodeWork : public WorkForm {
     if (tensor_flops > 0) {
       // Blocks of a product read the same rows and columns: most of it comes from the cache.
       work.bytes = 0;
+      work.tensor = true;
       work.flops = threads * tensor_flops;
       work.precision = MathPrecision::kBf16;
     }

@@ -17,21 +17,27 @@ struct GemmLayout {
   uint32_t batch;               // i32; 0: the grid's z
   uint32_t mode;                // i32, of CUTLASS (GemmUniversalMode): below 2, no batch
   uint32_t split;               // i32, the part of k that a block does; 0: all of it
+  uint32_t splits;              // i32, into how many parts k is split, if that is said instead
   bool persistent;              // its grid says nothing about its size
   std::string_view tile_after;  // what the tile follows in the name
 };
 constexpr GemmLayout kGemmLayouts[] = {
-    {"xmma_gemm", 2000, 4096, 0x40, 0x44, 0x48, 0xa8, 0, 0, true, "tilesize"},
-    {"xmma_gemm", 600, 1999, 0x9c, 0xa0, 0xa4, 0x268, 0, 0, false, "tilesize"},
-    {"xmma_gemm", 400, 599, 0x68, 0x6c, 0x70, 0, 0, 0, false, "tilesize"},
-    {"ampere_", 160, 240, 0x68, 0x6c, 0x70, 0, 0, 0x80, false, "gemm_"},
-    {"cutlass7Kernel2", 300, 700, 0x0, 0x4, 0x8, 0x20, 0x1c, 0, false, "gemm_"},
+    {"xmma_gemm", 2000, 4096, 0x40, 0x44, 0x48, 0xa8, 0, 0, 0, true, "tilesize"},
+    {"xmma_gemm", 600, 1999, 0x9c, 0xa0, 0xa4, 0x268, 0, 0, 0, false, "tilesize"},
+    {"xmma_gemm", 400, 599, 0x68, 0x6c, 0x70, 0, 0, 0, 0x1a0, false, "tilesize"},
+    {"ampere_", 160, 240, 0x68, 0x6c, 0x70, 0, 0, 0x80, 0, false, "gemm_"},
+    {"magma_sgemmEx_kernel", 176, 176, 0x0, 0x4, 0x8, 0, 0, 0, 0, false, ""},
+    {"sgemm_largek_lds64", 96, 96, 0x18, 0x1c, 0x20, 0, 0, 0x4c, 0, true, ""},
+    {"gemmSN_", 152, 152, 0x5c, 0x60, 0x64, 0, 0, 0, 0, true, ""},
+    {"cutlass7Kernel2", 300, 700, 0x0, 0x4, 0x8, 0x20, 0x1c, 0, 0, false, "gemm_"},
 };
 
 class Gemm : public WorkForm {
  public:
   Gemm(std::string_view symbol, const GemmLayout& layout)
-      : layout_(layout), precision_(PrecisionOf(symbol)) {
+      : layout_(layout),
+        precision_(PrecisionOf(symbol)),
+        complex_(Has(symbol, "cf32") || Has(symbol, "cgemm")) {
     if (!FindTile(symbol, layout.tile_after, &tile_m_, &tile_n_)) tile_m_ = tile_n_ = 0;
   }
 
@@ -45,6 +51,7 @@ class Gemm : public WorkForm {
       const double part = launch.At<int32_t>(layout_.split);
       splits = part > 0 ? std::ceil(k / part) : 0;
     }
+    if (layout_.splits != 0) splits = std::max(1, launch.At<int32_t>(layout_.splits));
     double batch = layout_.batch != 0 ? launch.At<int32_t>(layout_.batch)
                                       : std::max(1.0, std::floor(launch.grid[2] / splits));
     if (layout_.mode != 0 && launch.At<int32_t>(layout_.mode) < 2) batch = 1;
@@ -53,8 +60,10 @@ class Gemm : public WorkForm {
     work.checked = sane(m) && sane(n) && sane(k) && splits >= 1 && sane(batch);
     if (!work.checked) return work;
     work.shape = {m, n, k, batch};
-    work.flops = 2 * m * n * k * batch;
-    work.bytes = Bytes(precision_) * batch * (m * k + k * n + m * n);
+    const double parts = complex_ ? 2 : 1;  // of a number
+    work.flops = 2 * parts * parts * m * n * k * batch;
+    work.bytes = parts * Bytes(precision_) * batch * (m * k + k * n + m * n);
+    work.written_bytes = parts * Bytes(precision_) * batch * m * n;
     if (tile_m_ == 0) return work;
     // Whichever of its sides a name gives first.
     const double one = std::ceil(m / tile_m_) * std::ceil(n / tile_n_);
@@ -72,18 +81,20 @@ class Gemm : public WorkForm {
  private:
   const GemmLayout& layout_;
   const MathPrecision precision_;
+  const bool complex_;
   uint32_t tile_m_ = 0, tile_n_ = 0;
 };
 
 // The sum of a split-K product's parts.
 class SplitKSum : public WorkForm {
  public:
-  explicit SplitKSum(double element_bytes) : element_bytes_(element_bytes) {}
+  // `first`: where its sizes are.
+  SplitKSum(double element_bytes, uint32_t first) : element_bytes_(element_bytes), first_(first) {}
 
   KernelWork Of(const LaunchShape& launch) const override {
     KernelWork work;
-    const double m = launch.At<int32_t>(0xc), n = launch.At<int32_t>(8),
-                 splits = launch.At<int32_t>(0x24);
+    const double m = launch.At<int32_t>(first_ + 4), n = launch.At<int32_t>(first_),
+                 splits = launch.At<int32_t>(first_ + 0x1c);
     work.bytes = m * n * (splits * 4 + element_bytes_);
     work.checked = m > 0 && n > 0 && splits > 0 && splits <= 1024;
     return work;
@@ -91,6 +102,33 @@ class SplitKSum : public WorkForm {
 
  private:
   const double element_bytes_;
+  const uint32_t first_;
+};
+
+// A matrix times a vector: every element of the matrix is read once.
+class MatrixVector : public WorkForm {
+ public:
+  explicit MatrixVector(std::string_view symbol)
+      : precision_(Has(symbol, "bfloat16")                             ? MathPrecision::kBf16
+                   : Has(symbol, "half")                               ? MathPrecision::kFp16
+                   : Has(symbol, "BatchedIKdE") || Has(symbol, "Iiid") ? MathPrecision::kFp64
+                                                                       : MathPrecision::kFp32) {}
+
+  KernelWork Of(const LaunchShape& launch) const override {
+    KernelWork work;
+    work.precision = precision_;
+    const double rows = launch.At<int32_t>(0x44), columns = launch.At<int32_t>(0x40),
+                 batch = launch.grid[2];  // or parts of the columns
+    work.checked =
+        rows >= 1 && columns >= 1 && rows < kLargestDimension && columns < kLargestDimension;
+    work.shape = {rows, 1, columns, batch};
+    work.flops = 2 * rows * columns * batch;
+    work.bytes = Bytes(precision_) * batch * (rows * columns + rows + columns);
+    return work;
+  }
+
+ private:
+  const MathPrecision precision_;
 };
 
 }  // namespace
@@ -98,7 +136,11 @@ class SplitKSum : public WorkForm {
 FoundForm FindGemm(const KernelFacts& kernel) {
   if (Has(kernel.symbol, "splitKreduce_kernel")) {
     const bool half = Has(kernel.symbol, "bfloat16") || Has(kernel.symbol, "half");
-    return {WorkFamily::kOther, std::make_shared<SplitKSum>(half ? 2 : 4)};
+    return {WorkFamily::kOther,
+            std::make_shared<SplitKSum>(half ? 2 : 4, kernel.parameter_bytes >= 160 ? 0x10 : 8)};
+  }
+  if (Has(kernel.symbol, "cublasGemvParams") && kernel.parameter_bytes >= 152) {
+    return {WorkFamily::kGemm, std::make_shared<MatrixVector>(kernel.symbol)};
   }
   // The kernel that adds up CUTLASS's parts is given the product's parameters.
   if (!Has(kernel.symbol, "gemm") || Has(kernel.symbol, "split_k_kernel")) return {};

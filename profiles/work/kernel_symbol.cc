@@ -20,6 +20,18 @@ int Number(std::string_view text, size_t at, size_t* end) {
 
 }  // namespace
 
+bool Matches(std::string_view text, std::string_view pattern) {
+  for (;;) {
+    const size_t star = pattern.find('*');
+    const std::string_view part = pattern.substr(0, star);
+    const size_t at = text.find(part);
+    if (at == text.npos) return false;
+    if (star == pattern.npos) return true;
+    text.remove_prefix(at + part.size());
+    pattern.remove_prefix(star + 1);
+  }
+}
+
 double ElementBytes(std::string_view symbol, std::string_view after) {
   const size_t at = symbol.find(after);
   if (at == symbol.npos) return 4;
@@ -100,7 +112,7 @@ MathPrecision PrecisionOf(std::string_view name) {
       Has(name, "fp16") || Has(name, "h1688") || Has(name, "s884") || Has(name, "half_t")) {
     return MathPrecision::kFp16;
   }
-  if (Has(name, "tf32") || Has(name, "s1688")) return MathPrecision::kTf32;
+  if (Has(name, "tf32") || Has(name, "tfloat32") || Has(name, "s1688")) return MathPrecision::kTf32;
   return MathPrecision::kFp32;
 }
 

@@ -13,6 +13,9 @@ inline bool Has(std::string_view text, std::string_view part) {
   return text.find(part) != text.npos;
 }
 
+// Whether `text` has the parts of `pattern` between asterisks, in this order.
+bool Matches(std::string_view text, std::string_view pattern);
+
 // Bytes of the element type that follows `after` in a mangled name ("f", "N3c108BFloat16E",
 // "NS0_10OpaqueTypeILi4EEE"); 4 if that cannot be told.
 double ElementBytes(std::string_view symbol, std::string_view after);

@@ -53,11 +53,14 @@ struct LaunchShape {
 struct KernelWork {
   double flops = 0;  // multiply and add count as two
   MathPrecision precision = MathPrecision::kFp32;
-  double bytes = 0;         // read and written, each once
-  double cached_bytes = 0;  // by the second-level cache, as often as blocks ask for them
-  // Of a matrix product or convolution: thread blocks' worth of output tiles, so that waves
-  // can be counted; 0 if that is not known.
+  double bytes = 0;          // read and written, each once
+  double cached_bytes = 0;   // by the second-level cache, as often as blocks ask for them
+  double written_bytes = 0;  // of `bytes`, by a product when it has its results
+  // Of a product, convolution or attention: thread blocks' worth of output tiles, so that
+  // waves can be counted; 0 if that is not known.
   double tiles = 0;
+  double blocks = 0, threads = 0;  // of the launch
+  bool tensor = false;             // the FLOPs of a kernel without a rule are tensor cores'
   bool backward = false;
   bool guessed = false;  // part of it is assumed, e.g. how often a loop is run
   bool checked = true;   // false: the launch contradicts the rule, and nothing is known

@@ -12,16 +12,20 @@ namespace {
 // Instead of the number of a parameter, of which the first is 1: blocks of the grid in x,
 // threads of the launch.
 constexpr int kNothing = 0, kBlocksX = 100, kThreads = 101;
+// Or an i32 or i64 so many bytes from the first parameter, inside a structure.
+constexpr int kAt = 1000, kWideAt = 10000;
+constexpr int16_t At(int offset) { return static_cast<int16_t>(kAt + offset); }
+constexpr int16_t Wide(int offset) { return static_cast<int16_t>(kWideAt + offset); }
 
 struct Term {
   double elements = 0, bytes = 0;  // per item: so many elements, and so many bytes
   // How many items: a product of parameters, i32 or i64 by their size, over others.
-  std::array<int8_t, 4> times = {};
-  std::array<int8_t, 2> over = {};
+  std::array<int16_t, 5> times = {};
+  std::array<int16_t, 2> over = {};
 };
 
 struct Row {
-  std::string_view pattern;  // in the symbol
+  std::string_view pattern;  // see Matches()
   WorkFamily family;
   std::string_view element;  // the type of an element follows it in the symbol
   std::array<Term, 2> terms;
@@ -99,15 +103,161 @@ constexpr Row kRows[] = {
     {"computeBlockwiseKthCounts", WorkFamily::kScan, "", {{{0, 8, {kThreads}}}}},
     {"mbtopk4fill", WorkFamily::kScan, "", {{{0, 4, {3}}}}},
     {"lpnorm_cleanup", WorkFamily::kOptimizer, "", {{{0, 4, {kThreads}}}}},
-    // Images.
+    // Images: pooling has its index of 8 bytes per output.
     {"max_pool_forward_nchw",
      WorkFamily::kImage,
      "forward_nchwI",
      {{{1, 8, {1}}, {1, 0, {1, 4, 5}, {6, 7}}}}},
+    {"max_pool_forward_nhwc",
+     WorkFamily::kImage,
+     "forward_nhwcI",
+     {{{1, 8, {At(0x8), Wide(0x10), At(0x28), At(0x2c)}},
+       {1, 0, {At(0x8), Wide(0x10), Wide(0x18), Wide(0x20)}}}}},
+    {"max_pool_backward_nchw",
+     WorkFamily::kImage,
+     "backward_nchwI",
+     {{{1, 8, {At(0x10), Wide(0x18), At(0x30), At(0x34)}},
+       {1, 0, {At(0x10), Wide(0x18), Wide(0x20), Wide(0x28)}}}}},
+    {"max_pool_backward_nhwc",
+     WorkFamily::kImage,
+     "backward_nhwcI",
+     {{{1, 8, {At(0x10), Wide(0x18), At(0x30), At(0x34)}},
+       {1, 0, {At(0x10), Wide(0x18), Wide(0x20), Wide(0x28)}}}}},
+    {"avg_pool2d_out_cuda_frame_nhwc",
+     WorkFamily::kImage,
+     "frame_nhwcI",
+     {{{1, 0, {At(0)}}, {1, 0, {At(0), Wide(0x18), Wide(0x20)}, {At(0x28), At(0x2c)}}}}},
+    {"avg_pool2d_out_cuda_frame",
+     WorkFamily::kImage,
+     "cuda_frameI",
+     {{{1, 0, {At(0)}}, {1, 0, {At(0), Wide(0x18), Wide(0x20)}, {At(0x28), At(0x30)}}}}},
     {"upsample_nearest2d_out_frame",
      WorkFamily::kImage,
      "",
      {{{0, 4, {3, 4, 5}}, {0, 4, {3, 6, 7}}}}},
+    // Batch norm of cuDNN (fp32, fp16), then PyTorch's: passes over the images.
+    {"bn_fw_tr_1C11_kernel_NCHW", WorkFamily::kImage, "kernel_NCHWI", {{{3, 0, {Wide(0x18)}}}}},
+    {"bn_fw_tr_1C11_singleread_spec",
+     WorkFamily::kImage,
+     "singleread_specI",
+     {{{2, 0, {Wide(0x18)}}}}},
+    {"bn_fw_tr_1C11_singleread", WorkFamily::kImage, "singlereadI", {{{2, 0, {Wide(0x18)}}}}},
+    {"bn_bw_1C11_singleread_spec",
+     WorkFamily::kImage,
+     "singleread_specI",
+     {{{3, 0, {Wide(0x28)}}}}},
+    {"bn_bw_1C11_singleread", WorkFamily::kImage, "singlereadI", {{{3, 0, {Wide(0x28)}}}}},
+    {"bn_bw_1C11_kernel_new", WorkFamily::kImage, "kernel_newI", {{{5, 0, {Wide(0x28)}}}}},
+    {"bn_fw_inf_1C11_kernel_NCHW", WorkFamily::kImage, "kernel_NCHWI", {{{2, 0, {Wide(0x20)}}}}},
+    {"bn_fw_inf_1C11_kernel_NHWC", WorkFamily::kImage, "kernel_NHWCI", {{{2, 0, {Wide(0x20)}}}}},
+    {"batchnorm_fwtr_nhwc_semiPersist",
+     WorkFamily::kImage,
+     "semiPersistI",
+     {{{2.5, 0, {At(0x50), At(0x54)}}}}},
+    {"batchnorm_bwtr_nhwc_semiPersist",
+     WorkFamily::kImage,
+     "semiPersistI",
+     {{{4, 0, {At(0x58), At(0x5c)}}}}},
+    {"batch_norm_collect_statistics_channels_last",
+     WorkFamily::kImage,
+     "channels_last_kernelI",
+     {{{1, 0, {At(0x28), At(0x2c)}}}}},
+    {"batch_norm_collect_statistics",
+     WorkFamily::kImage,
+     "statistics_kernelI",
+     {{{1, 0, {At(0x8), At(0xc), At(0x10)}}}}},
+    {"batch_norm_transform_input_channels_last",
+     WorkFamily::kImage,
+     "channels_last_kernelI",
+     {{{2, 0, {At(0x38), At(0x3c)}}}}},
+    {"batch_norm_transform_input",
+     WorkFamily::kImage,
+     "input_kernelI",
+     {{{2, 0, {At(0x8), At(0xc), At(0x10)}}}}},
+    {"batch_norm_backward_reduce_channels_last",
+     WorkFamily::kImage,
+     "channels_last_kernelI",
+     {{{2, 0, {At(0x50), At(0x54)}}}}},
+    {"batch_norm_backward_elemt_channels_last",
+     WorkFamily::kImage,
+     "channels_last_kernel_implI",
+     {{{3, 0, {At(0x44), At(0x48)}}}}},
+    {"batch_norm_backward_kernel",
+     WorkFamily::kImage,
+     "backward_kernelI",
+     {{{5, 0, {At(0x8), At(0xc), At(0x10)}}}}},
+    // cuDNN's changes of format, and what goes with its convolutions.
+    {"nchwToNhwcKernel",
+     WorkFamily::kLayout,
+     "NhwcKernelI",
+     {{{1, 0, {At(0), At(4), At(0x10)}}, {1, 0, {At(0), At(0x18), At(0x10)}}}}},
+    {"nhwcToNchwKernel",
+     WorkFamily::kLayout,
+     "NchwKernelI",
+     {{{1, 0, {At(0), At(4), At(0x1c)}}, {1, 0, {At(0), At(8), At(0x1c)}}}}},
+    {"nhwcAddPadding",
+     WorkFamily::kLayout,
+     "PaddingKernelI",
+     {{{1, 0, {At(0), At(4), At(8), At(0xc)}}, {1, 0, {At(0x10), At(0x14), At(0x18), At(0x1c)}}}}},
+    {"nchwAddPadding",
+     WorkFamily::kLayout,
+     "PaddingKernelI",
+     {{{1, 0, {At(0), At(4), At(8), At(0xc)}}, {1, 0, {At(0x10), At(0x14), At(0x18), At(0x1c)}}}}},
+    {"tensorTransformGeneric", WorkFamily::kLayout, "GenericI", {{{2, 0, {Wide(0x108)}}}}},
+    {"convertTensor_kernel", WorkFamily::kLayout, "tensor_kernelI", {{{2, 0, {Wide(0x20)}}}}},
+    {"scalePackedTensor", WorkFamily::kElementwise, "TensorI", {{{1, 0, {Wide(0)}}}}},
+    {"nchwToFoldedNhwc",
+     WorkFamily::kLayout,
+     "NhwcKernelI",
+     {{{2, 0, {At(0), At(4), At(8), At(0xc)}}}}},
+    {"nhwcToFoldedNhwc",
+     WorkFamily::kLayout,
+     "NhwcKernelI",
+     {{{2, 0, {At(0), At(4), At(8), At(0xc)}}}}},
+    {"foldedNhwcToN",
+     WorkFamily::kLayout,
+     "KernelI",
+     {{{2, 0, {At(0xc), At(0x10), At(0x14), At(0x18)}}}}},
+    {"reduce_wgrad_nchw_helper",
+     WorkFamily::kOther,
+     "",
+     {{{0, 4, {At(0x18), At(0x14)}}, {0, 4, {At(0x18)}}}}},
+    {"dot_kernel*cublasDotParams", WorkFamily::kReduction, "dot_kernelI", {{{2, 0, {At(0x20)}}}}},
+    {"reduce_1Block_kernel*cublas", WorkFamily::kReduction, "", {{{0, 4, {kThreads}}}}},
+    {"scal_kernel*cublas", WorkFamily::kElementwise, "", {{{0, 8, {kThreads}}}}},
+    // Winograd's transforms: an image, a filter or a result, and tiles of 6 x 6.
+    {"winograd*Data4x4",
+     WorkFamily::kLayout,
+     "Data4x4I",
+     {{{1, 0, {At(0), At(4), At(8), At(0xc)}}, {36, 0, {At(0x24)}}}}},
+    {"winogradWgradDelta4x4",
+     WorkFamily::kLayout,
+     "Delta4x4I",
+     {{{1, 0, {At(0), At(4), At(8), At(0xc)}}, {36, 0, {At(0x24)}}}}},
+    {"winogradForwardFilter4x4",
+     WorkFamily::kLayout,
+     "Filter4x4I",
+     {{{9, 0, {At(0), At(4)}}, {36, 0, {At(8)}}}}},
+    {"winogradForwardOutput4x4",
+     WorkFamily::kLayout,
+     "Output4x4I",
+     {{{36, 0, {At(0x10)}}, {1, 0, {At(0), At(0x18)}}}}},
+    {"winogradWgradOutput4x4",
+     WorkFamily::kLayout,
+     "Output4x4I",
+     {{{36, 0, {At(0xc)}}, {9, 0, {At(0), At(4)}}}}},
+    {"sm80_xmma_*split_k_kernel",
+     WorkFamily::kOther,
+     "",
+     {{{0, 4, {At(0x58), At(0x48), At(0x60), At(0x64), At(0x130)}},
+       {0, 4, {At(0x58), At(0x48), At(0x60), At(0x64)}}}}},
+    {"sm90_xmma_*split_k_kernel", WorkFamily::kOther, "", {{{0, 4, {kBlocksX, At(0x170)}}}}},
+    {"kernel_helper_stage_", WorkFamily::kOther, "", {{{0, 8, {kThreads}}}}},
+    {"init_device_workspace_kernel", WorkFamily::kOther, "", {{{0, 8, {kThreads}}}}},
+    {"ReduceSplitK",
+     WorkFamily::kOther,
+     "",
+     {{{0, 4, {At(0), At(4), At(8)}}, {0, 4, {At(0), At(4)}}}}},
 };
 
 class Products : public WorkForm {
@@ -118,8 +268,8 @@ class Products : public WorkForm {
       if (term.elements == 0 && term.bytes == 0) continue;
       auto& made = terms_.emplace_back();
       made.bytes = term.elements * element_bytes_ + term.bytes;
-      for (const int8_t number : term.times) Add(kernel, number, made.times);
-      for (const int8_t number : term.over) Add(kernel, number, made.over);
+      for (const int16_t number : term.times) Add(kernel, number, made.times);
+      for (const int16_t number : term.over) Add(kernel, number, made.over);
     }
   }
 
@@ -154,8 +304,16 @@ class Products : public WorkForm {
     std::vector<Factor> times, over;
   };
 
-  void Add(const KernelFacts& kernel, int8_t number, std::vector<Factor>& factors) {
+  void Add(const KernelFacts& kernel, int16_t number, std::vector<Factor>& factors) {
     if (number == kNothing) return;
+    if (number >= kWideAt) {
+      factors.push_back({.offset = static_cast<uint32_t>(number - kWideAt), .wide = true});
+      return;
+    }
+    if (number >= kAt) {
+      factors.push_back({.offset = static_cast<uint32_t>(number - kAt)});
+      return;
+    }
     if (number >= kBlocksX) {
       factors.push_back({.special = number});
       return;
@@ -183,7 +341,7 @@ class Products : public WorkForm {
 
 FoundForm FindProducts(const KernelFacts& kernel) {
   for (const Row& row : kRows) {
-    if (!Has(kernel.symbol, row.pattern)) continue;
+    if (!Matches(kernel.symbol, row.pattern)) continue;
     auto form = std::make_shared<Products>(row, kernel);
     if (form->complete()) return {row.family, std::move(form)};
   }

@@ -19,8 +19,8 @@ WorkRule::WorkRule(std::string_view symbol, absl::Span<const CubinKernel::Parame
   parameter_bytes_ = std::min<uint32_t>(parameter_bytes_, kMostParameterBytes);
   const KernelFacts facts = {symbol, parameters, &code, parameter_bytes_};
   // In this order: names of some contain those of others.
-  for (const auto find : {FindProducts, FindAttention, FindMultiTensor, FindElementwise,
-                          FindReduction, FindConcatenation, FindGemm, FromCode}) {
+  for (const auto find : {FindProducts, FindAttention, FindConvolution, FindMultiTensor,
+                          FindElementwise, FindReduction, FindConcatenation, FindGemm, FromCode}) {
     const FoundForm found = find(facts);
     if (found.form == nullptr) continue;
     family_ = found.family;
@@ -32,6 +32,8 @@ WorkRule::WorkRule(std::string_view symbol, absl::Span<const CubinKernel::Parame
 KernelWork WorkRule::Of(const LaunchShape& launch) const {
   if (form_ == nullptr) return {.guessed = true};
   KernelWork work = form_->Of(launch);
+  work.blocks = static_cast<double>(launch.blocks());
+  work.threads = static_cast<double>(launch.threads());
   work.checked = work.checked && work.bytes >= 0 && work.flops >= 0 && std::isfinite(work.bytes) &&
                  std::isfinite(work.flops);
   return work;

@@ -42,6 +42,24 @@ matmul("bf16 1024x10240x5120", 1024, 10240, 5120, torch.bfloat16)
 matmul("bf16 2048x2048x13312", 2048, 2048, 13312, torch.bfloat16)
 matmul("fp16 6144x12288x12288", 6144, 12288, 12288, torch.float16)
 
+matmul("fp16 1024x2145x1024", 1024, 2145, 1024, torch.float16)
+matmul("fp16 802816x192x768", 802816, 192, 768, torch.float16)
+matmul("fp64 8192^3", 8192, 8192, 8192, torch.float64)
+if torch.cuda.get_device_capability() >= (9, 0):
+    one = torch.ones((), device="cuda")
+    for size in (1024, 2048, 4096, 8192, 16384):
+        a = torch.empty(size, size, device="cuda").to(torch.float8_e4m3fn)
+        b = torch.empty(size, size, device="cuda").to(torch.float8_e4m3fn).t()
+        results[f"fp8 {size}^3"] = 2 * size ** 3 / 1e12 / seconds(
+            lambda: torch._scaled_mm(a, b, one, one, out_dtype=torch.bfloat16))
+
+pinned = torch.empty(1 << 28, dtype=torch.uint8).pin_memory()
+there = torch.empty(1 << 28, dtype=torch.uint8, device="cuda")
+results["host to device"] = pinned.nbytes / 1e12 / seconds(
+    lambda: there.copy_(pinned, non_blocking=True))
+results["device to host"] = pinned.nbytes / 1e12 / seconds(
+    lambda: pinned.copy_(there, non_blocking=True))
+del pinned, there
 x = torch.empty(1 << 28, device="cuda")
 y = torch.empty_like(x)
 results["copy"] = 2 * x.nbytes / seconds(lambda: y.copy_(x)) / 1e12

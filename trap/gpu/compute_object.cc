@@ -270,7 +270,8 @@ Progress ComputeObject::StartQmd(ExecutionContext& context, uint64_t address) {
     }
     need = {.span = running->price.time,
             .demand = DemandOf(context.sm_limits, qmd),
-            .level = qmd.group};
+            .level = qmd.group,
+            .memory = static_cast<uint32_t>(running->price.memory_share * EngineShare::kWhole)};
     if (context.services.log->enabled()) {
       context.services.log->Line(
           context.process,
@@ -356,7 +357,7 @@ Progress ComputeObject::CompleteQmd(ExecutionContext& context, const Running& ru
     const VirtualTime began = running.work->began();
     context.services.observer->Kernel(
         {context.process, context.gpu, context.channel, began, running.work->ends() - began,
-         running.price.source, running.price.flops, running.price.bytes},
+         running.price.source, running.price.flops, running.price.bytes, running.price.error},
         qmd, {running.fingerprint, running.internal, running.known.get()});
   }
   for (const Qmd::Release& release : qmd.releases) {

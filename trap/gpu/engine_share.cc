@@ -52,8 +52,25 @@ void EngineShare::Divide() {
     free -= work->given_;
     active_.push_back(work);
     if (work->began_ == VirtualTime::Infinity()) work->began_ = now;
+  }
+  if (active_.size() > 1) ShareMemory();
+  for (EngineWork* work : active_) {
     const __int128 units = static_cast<__int128>(work->left_) * work->demand_;
     work->ends_ = After(now, (units + work->given_ - 1) / work->given_);
+  }
+}
+
+void EngineShare::ShareMemory() {
+  uint64_t wanted = 0;
+  for (const EngineWork* work : active_) {
+    wanted += uint64_t{work->memory_} * work->given_ / work->demand_;
+  }
+  if (wanted <= kWhole) return;
+  const uint64_t excess = wanted - kWhole;
+  for (EngineWork* work : active_) {
+    const __int128 slowed = kWhole + static_cast<__int128>(excess) * work->memory_ / kWhole;
+    const auto given = static_cast<uint32_t>(static_cast<__int128>(work->given_) * kWhole / slowed);
+    work->given_ = std::max<uint32_t>(given, 1);
   }
 }
 
@@ -61,6 +78,7 @@ EngineWork::EngineWork(EngineShare* share, VirtualTime now, const Need& need)
     : share_(need.span > VirtualSpan() ? share : nullptr),
       demand_(std::clamp(need.demand, uint32_t{1}, EngineShare::kWhole)),
       level_(need.level),
+      memory_(std::min(need.memory, EngineShare::kWhole)),
       left_(need.span.picoseconds()) {
   if (share_ != nullptr) {
     share_->Add(this);

@@ -19,7 +19,9 @@ class EngineWork;
 // Divides the engine among the work under way as the hardware's work distributor does with
 // SMs ("leftover"): who is of a lower level, then who came first, takes what it can use, the
 // next what is left. Work that gets a part of what it asked for is slower by that factor;
-// work that gets nothing waits. The model is a fluid: when work of a lower level arrives,
+// work that gets nothing waits. Whatever runs shares the memory's bandwidth: where all together
+// want more than there is, each is slower by that excess, as far as it depends on memory. The
+// model is a fluid: when work of a lower level arrives,
 // others give way at once. (Real blocks are not interrupted, so there it gets an SM when a
 // block ends.)
 //
@@ -49,6 +51,8 @@ class EngineShare {
   void Remove(EngineWork* work);
   // Books what was done since the last change and divides the engine anew.
   void Divide();
+  // Slows those that run down where they want too much of the memory together.
+  void ShareMemory();
 
   const std::shared_ptr<TimeSource> clock_;
   VirtualTime divided_;  // when it was last
@@ -67,6 +71,7 @@ class EngineWork {
     VirtualSpan span;                       // alone on the engine
     uint32_t demand = EngineShare::kWhole;  // the part that it can use: 1 to kWhole
     uint32_t level = 0;                     // lower goes first
+    uint32_t memory = 0;  // the part of the memory's bandwidth that it takes alone, to kWhole
   };
   // `now` is that of the share's clock. Without a share, the engine is its own alone: it
   // lasts its span from now.
@@ -84,7 +89,7 @@ class EngineWork {
   friend class EngineShare;
 
   EngineShare* const share_;  // nullptr: it has the engine to itself, or takes no time
-  const uint32_t demand_, level_;
+  const uint32_t demand_, level_, memory_;
   uint64_t order_ = 0;
   int64_t left_ = 0;  // of its span, picoseconds
   uint32_t given_ = 0;

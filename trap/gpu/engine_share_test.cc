@@ -43,6 +43,22 @@ TEST_F(EngineShareTest, AloneItLastsItsSpanToThePicosecond) {
   EXPECT_EQ(other->ends(), At(4));
 }
 
+TEST_F(EngineShareTest, TheyShareTheBandwidthOfTheMemory) {
+  const VirtualSpan span = VirtualSpan::Microseconds(12);
+  // Both fit beside each other; one wants all of the memory, the other half of it.
+  EngineWork all(&share_, clock_->Now(), {span, kHalf, kNormal, kWhole});
+  EngineWork half(&share_, clock_->Now(), {span, kHalf, kNormal, kHalf});
+  // Half too much is wanted; one depends on memory alone, the other by half. Rounded up.
+  const VirtualSpan rounding = VirtualSpan::Picoseconds(1);
+  EXPECT_EQ(all.ends(), At(18) + rounding);
+  EXPECT_EQ(half.ends(), At(15) + rounding);
+  GoTo(9);
+  // No SM is left for it, and it wants none of the memory: nothing changes.
+  EngineWork none(&share_, clock_->Now(), {span, kHalf, kNormal, 0});
+  EXPECT_EQ(none.began(), VirtualTime::Infinity());
+  EXPECT_LE(all.ends(), At(18) + rounding + rounding);
+}
+
 TEST_F(EngineShareTest, WhoCannotStartWaits) {
   auto first = Start(10, kWhole), second = Start(10, kWhole);
   EXPECT_EQ(first->ends(), At(10));

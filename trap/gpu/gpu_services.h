@@ -34,12 +34,14 @@ class InterruptSink {
 
 // How well the price of a piece of work is known.
 enum class PriceSource {
-  kMeasured,     // on a real GPU
-  kModelled,     // by a model that knows what the work does
-  kPlaceholder,  // neither: a number that lets time pass
+  kMeasured,      // on a real GPU
+  kInterpolated,  // between what was
+  kModelled,      // by a model that knows what the work does
+  kEstimated,     // by one that reads it off the code, or has to assume part of it
+  kPlaceholder,   // none of these: a number that lets time pass
 };
-inline constexpr int kPriceSources = 3;
-// "measured", "modelled", "placeholder".
+inline constexpr int kPriceSources = 5;
+// "measured", "interpolated", "modelled", "estimated", "placeholder".
 const char* Name(PriceSource source);
 
 struct Price {
@@ -47,6 +49,8 @@ struct Price {
   PriceSource source = PriceSource::kPlaceholder;
   // What it is made from; 0 if that is not known.
   double flops = 0, bytes = 0;
+  double error = 0;         // how far off the time may be, as a part of it
+  double memory_share = 0;  // of the memory's bandwidth that it takes meanwhile, 0 to 1
 };
 
 // A launch as far as it matters for its price.
@@ -97,7 +101,7 @@ class WorkObserver {
     VirtualTime start;                               // when it first got a part of its engine
     VirtualSpan duration;                            // from there to its end
     PriceSource source = PriceSource::kPlaceholder;  // of the duration
-    double flops = 0, bytes = 0;                     // of a kernel, see Price
+    double flops = 0, bytes = 0, error = 0;          // of a kernel, see Price
   };
   // Who a kernel is.
   struct Code {

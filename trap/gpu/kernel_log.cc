@@ -66,8 +66,16 @@ void KernelLog::Add(const KernelLaunch& launch, const Price& price) {
       {"bytes", price.bytes},
       {"time_us", static_cast<double>(price.time.picoseconds()) / 1e6},
       {"source", Name(price.source)},
+      {"error", price.error},
   };
   if (kernel != nullptr) {
+    const KernelWork work = kernel->rule.Of({.grid = {qmd.grid.x, qmd.grid.y, qmd.grid.z},
+                                             .block = {qmd.block.x, qmd.block.y, qmd.block.z},
+                                             .parameters = launch.parameters});
+    json["precision"] = Name(work.precision);
+    json["direction"] = work.backward ? "backward" : "forward";
+    json["shape"] = work.shape;
+    json["tiles"] = work.tiles;
     auto layout = nlohmann::ordered_json::array();
     for (const auto& parameter : kernel->parameters) {
       layout.push_back({parameter.offset, parameter.size});

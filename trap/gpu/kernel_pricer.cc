@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "trap/gpu/known_kernel.h"
 #include "trap/gpu/qmd.h"
@@ -13,6 +14,8 @@ namespace {
 constexpr VirtualSpan kSmallestKernel = VirtualSpan::Nanoseconds(2000);
 constexpr VirtualSpan kCopyLatency = VirtualSpan::Nanoseconds(1500);
 constexpr double kBytesPerThread = 16;
+constexpr double kNoIdea = 1;  // the error of a price that nothing is known of
+constexpr size_t kMostPrices = 1 << 16;
 
 // Of a hostile launch, at most an hour.
 VirtualSpan Seconds(double seconds) {
@@ -32,38 +35,91 @@ KernelPricer::KernelPricer(const GpuProfile& profile, Unknowns* unknowns)
     : sms_(static_cast<int>(profile.sms())),
       // Double data rate; MHz and bits to bytes per second.
       memory_bytes_per_s_(2e6 * profile.memory.clock_mhz * profile.memory.bus_width_bits / 8.0),
-      // A pinned copy reaches 55 GB/s of PCIe 5.0's 64, and 25 of 4.0's 32.
-      pcie_bytes_per_s_(profile.pci.generation >= 5 ? 55e9 : 25e9),
-      unknowns_(unknowns) {
-  if (auto rates = FindGpuRates(profile.name); rates.ok()) rates_ = *std::move(rates);
+      // A pinned copy reaches 55 GB/s of PCIe 5.0's 64, and 26 of 4.0's 32 (napkin-math-gpu,
+      // stas00's nvbandwidth).
+      pcie_bytes_per_s_(profile.pci.generation >= 5 ? 55e9 : 26e9),
+      unknowns_(unknowns) {}
+
+absl::StatusOr<std::unique_ptr<KernelPricer>> KernelPricer::Create(const GpuProfile& profile,
+                                                                   Options options,
+                                                                   Unknowns* unknowns) {
+  std::unique_ptr<KernelPricer> pricer(new KernelPricer(profile, unknowns));
+  auto rates = FindGpuRates(profile.name);
+  if (absl::IsNotFound(rates.status())) return pricer;
+  if (!rates.ok()) return rates.status();
+  pricer->rates_ = *std::move(rates);
+  if (options.rows) {
+    auto rows = KernelRows::Find(profile.name, *pricer->rates_, pricer->sms_);
+    if (!rows.ok()) return rows.status();
+    pricer->rows_ = *std::move(rows);
+  }
+  return pricer;
+}
+
+double KernelPricer::MemoryShare(double bytes, double seconds) const {
+  const double rate = rates_->memory_bytes_per_s * rates_->memory;
+  return std::clamp(bytes / (rate * seconds), 0.0, 1.0);
+}
+
+const char* KernelPricer::Source() const {
+  if (!rates_) return "launch dims, a placeholder";
+  return rows_.size() > 0 ? "measured kernels, and a model of what each kernel does"
+                          : "a model of what each kernel does";
 }
 
 Price KernelPricer::Placeholder(const KernelLaunch& launch) const {
   const double threads = static_cast<double>(ShapeOf(launch).threads());
-  return {kSmallestKernel + Seconds(threads * kBytesPerThread / memory_bytes_per_s_)};
+  return {kSmallestKernel + Seconds(threads * kBytesPerThread / memory_bytes_per_s_),
+          PriceSource::kPlaceholder, 0, 0, kNoIdea};
+}
+
+Price KernelPricer::Known(const KernelWork& work, const KernelLaunch& launch) const {
+  const WorkFamily family = launch.kernel->rule.family();
+  TimeEstimate time = EstimateOf(work, family, *rates_, sms_);
+  const bool sure = family != WorkFamily::kUnknown && !work.guessed;
+  PriceSource source = sure ? PriceSource::kModelled : PriceSource::kEstimated;
+  if (const auto found = rows_.Of(work, family, launch.kernel->title, time)) {
+    time = found->time;
+    source = found->measured ? PriceSource::kMeasured : PriceSource::kInterpolated;
+  }
+  return {Seconds(time.seconds),
+          source,
+          work.flops,
+          work.bytes,
+          time.error,
+          MemoryShare(work.bytes, time.seconds)};
 }
 
 Price KernelPricer::Kernel(const KernelLaunch& launch) {
   if (rates_ && launch.moved_bytes) {
     KernelWork copy;
     copy.bytes = *launch.moved_bytes;
-    return {Seconds(SecondsOf(copy, WorkFamily::kOther, *rates_, sms_)), PriceSource::kModelled, 0,
-            copy.bytes};
+    const TimeEstimate time = EstimateOf(copy, WorkFamily::kElementwise, *rates_, sms_);
+    return {Seconds(time.seconds),
+            PriceSource::kModelled,
+            0,
+            copy.bytes,
+            time.error,
+            MemoryShare(copy.bytes, time.seconds)};
   }
   if (!rates_ || launch.kernel == nullptr || launch.kernel->symbol.empty()) {
     return Placeholder(launch);
   }
-  const WorkRule& rule = launch.kernel->rule;
-  const KernelWork work = rule.Of(ShapeOf(launch));
+  const LaunchShape shape = ShapeOf(launch);
+  const KernelWork work = launch.kernel->rule.Of(shape);
   if (!work.checked) {
     unknowns_->Count("launch that contradicts its rule", launch.kernel->fingerprint,
                      launch.kernel->title);
     return Placeholder(launch);
   }
-  const bool known = rule.family() != WorkFamily::kUnknown;
-  return {Seconds(SecondsOf(work, rule.family(), *rates_, sms_)),
-          known ? PriceSource::kModelled : PriceSource::kPlaceholder, known ? work.flops : 0,
-          known ? work.bytes : 0};
+  const Key key = {
+      launch.kernel->fingerprint,
+      {shape.grid[0], shape.grid[1], shape.grid[2], shape.block[0], shape.block[1], shape.block[2]},
+      {work.flops, work.bytes, work.cached_bytes, work.tiles, work.written_bytes, work.shape[0],
+       work.shape[1], work.shape[2], work.shape[3], work.shape[4]}};
+  if (const auto known = prices_.find(key); known != prices_.end()) return known->second;
+  if (prices_.size() >= kMostPrices) prices_.clear();
+  return prices_[key] = Known(work, launch);
 }
 
 Price KernelPricer::Copy(uint64_t bytes, bool over_pcie) {

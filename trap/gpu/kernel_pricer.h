@@ -2,35 +2,60 @@
 #ifndef PHANTORA_TRAP_GPU_KERNEL_PRICER_H_
 #define PHANTORA_TRAP_GPU_KERNEL_PRICER_H_
 
+#include <array>
+#include <cstdint>
+#include <memory>
 #include <optional>
 
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
 #include "profiles/gpu_profile.h"
+#include "profiles/kernel_rows.h"
 #include "profiles/work_price.h"
 #include "trap/gpu/gpu_services.h"
 #include "trap/unknowns.h"
 
 namespace phantora {
 
-// A kernel with a rule (profiles/kernel_work.h) is priced by the work that it does on a GPU of
-// these rates. Everything else has a placeholder: the loads and stores in its code, or 16
-// bytes if nothing is known of it, times the number of threads.
+// In this order: what was measured of this very work, or of similar work; a model of what the
+// kernel's rule (profiles/work) says that it does; the same of what can be read off its code.
+// Of a kernel that nobody knows, 16 bytes times the number of threads.
 class KernelPricer : public WorkPricer {
  public:
-  // For a GPU without rates, everything is a placeholder.
-  KernelPricer(const GpuProfile& profile, Unknowns* unknowns);
+  struct Options {
+    bool rows = true;  // use what was measured
+  };
+  // For a GPU without rates, everything is a placeholder. Errors: its data is malformed.
+  static absl::StatusOr<std::unique_ptr<KernelPricer>> Create(const GpuProfile& profile,
+                                                              Options options, Unknowns* unknowns);
 
   Price Kernel(const KernelLaunch& launch) override;
   Price Copy(uint64_t bytes, bool over_pcie) override;
-  const char* Source() const override {
-    return rates_ ? "a roofline of what each kernel does" : "launch dims, a placeholder";
-  }
+  const char* Source() const override;
 
  private:
+  // Everything that the price of a known kernel depends on.
+  struct Key {
+    uint64_t fingerprint;
+    std::array<uint32_t, 6> dims;
+    std::array<double, 10> work;
+    bool operator==(const Key&) const = default;
+    template <typename H>
+    friend H AbslHashValue(H hash, const Key& key) {
+      return H::combine(std::move(hash), key.fingerprint, key.dims, key.work);
+    }
+  };
+
+  KernelPricer(const GpuProfile& profile, Unknowns* unknowns);
   Price Placeholder(const KernelLaunch& launch) const;
+  double MemoryShare(double bytes, double seconds) const;
+  Price Known(const KernelWork& work, const KernelLaunch& launch) const;
 
   const int sms_;
   const double memory_bytes_per_s_, pcie_bytes_per_s_;
   std::optional<GpuRates> rates_;
+  KernelRows rows_;
+  absl::flat_hash_map<Key, Price> prices_;
   Unknowns* const unknowns_;
 };
 

@@ -9,8 +9,8 @@ namespace phantora {
 enum class HostTimeMode {
   kReal,      // nothing is simulated: every clock is the host's
   kMeasured,  // the processor time that the code takes here, times a scale
-  kFixed,     // a charge per driver call, submission and clock read; repeatable
-  kZero,      // nothing but clock reads, so that loops over them end
+  kFixed,     // a charge per driver call, submission, look at a file and clock read; repeatable
+  kZero,      // nothing but looks at files and clock reads, so that loops over them end
 };
 
 struct HostTime {
@@ -20,6 +20,9 @@ struct HostTime {
   // A clock_gettime through the vDSO takes about this long on a server processor
   // (27 ns measured).
   VirtualSpan clock_read = VirtualSpan::Nanoseconds(25);
+  // To look up a name in the file system (open, stat, access). Programs that make up names of
+  // temporary files from the clock expect it to have moved meanwhile (XLA: by a microsecond).
+  VirtualSpan path_call = VirtualSpan::Microseconds(1);
   // An ioctl of the real driver takes from one to some tens of microseconds.
   VirtualSpan driver_call = VirtualSpan::Microseconds(5);
   // One kernel launch or copy through libcuda (2.2 us measured).

@@ -17,7 +17,7 @@ TEST(GpuProfileTest, ShippedPersonalitiesHaveTheCardsNumbers) {
   };
   for (const Expected& card :
        {Expected{"a100-sxm4-80gb", 108, 80, 81920}, Expected{"h100-sxm5-80gb", 132, 90, 81559},
-        Expected{"h200-sxm5-141gb", 132, 90, 143771}}) {
+        Expected{"h100-sxm5-96gb", 132, 90, 97871}, Expected{"h200-sxm5-141gb", 132, 90, 143771}}) {
     auto profile = FindGpuProfile(card.name);
     ASSERT_TRUE(profile.ok()) << profile.status();
     EXPECT_EQ(profile->name, card.name);
@@ -25,7 +25,7 @@ TEST(GpuProfileTest, ShippedPersonalitiesHaveTheCardsNumbers) {
     EXPECT_EQ(profile->sm_architecture(), card.sm);
     EXPECT_EQ(profile->memory.total_mib, card.total_mib);
   }
-  EXPECT_EQ(GpuProfileNames().size(), 3u);
+  EXPECT_EQ(GpuProfileNames().size(), 4u);
 }
 
 TEST(GpuProfileTest, ErrorsSayWhatIsWrong) {

@@ -55,7 +55,10 @@ absl::Status Wrong(size_t line, absl::string_view what) {
 }  // namespace
 
 std::string KernelRows::KeyOf(const KernelWork& work, WorkFamily family, std::string_view kernel) {
-  return absl::StrCat(static_cast<int>(family), " ", static_cast<int>(work.precision), " ",
+  // Tensor cores are as fast with either type of 16 bits.
+  const MathPrecision precision =
+      work.precision == MathPrecision::kBf16 ? MathPrecision::kFp16 : work.precision;
+  return absl::StrCat(static_cast<int>(family), " ", static_cast<int>(precision), " ",
                       work.backward ? 1 : 0, " ", absl::string_view(kernel.data(), kernel.size()));
 }
 
@@ -82,6 +85,7 @@ absl::StatusOr<KernelRows> KernelRows::Parse(std::string_view text, const GpuRat
     if (!precision) return Wrong(number, absl::StrCat("no precision ", cells[1]));
     if (cells[2] != "forward" && cells[2] != "backward") return Wrong(number, "no direction");
     Row row;
+    row.name = std::string(line.substr(0, cells[5].data() - line.data() - 1));
     row.work.precision = *precision;
     row.work.backward = cells[2] == "backward";
     if (cells[4] != "-") {
@@ -149,6 +153,25 @@ void KernelRows::LeaveOneOut(Group& group) {
     ++count;
   }
   if (count > 0) group.left_out_error = std::sqrt(squares / count);
+}
+
+std::vector<KernelRows::Comparison> KernelRows::Compare() const {
+  std::vector<Comparison> comparisons;
+  for (const auto& [key, group] : groups_) {
+    for (const Row& row : group.rows) {
+      Comparison comparison = {.row = row.name,
+                               .measured_s = row.seconds,
+                               .modelled_s = row.seconds / std::exp(row.missed_by),
+                               .others_s = std::nullopt};
+      if (const auto correction = Correction(group, row.work, &row)) {
+        comparison.others_s = comparison.modelled_s * std::exp(*correction);
+      }
+      comparisons.push_back(std::move(comparison));
+    }
+  }
+  std::sort(comparisons.begin(), comparisons.end(),
+            [](const Comparison& a, const Comparison& b) { return a.row < b.row; });
+  return comparisons;
 }
 
 std::optional<KernelRows::Found> KernelRows::Of(const KernelWork& work, WorkFamily family,

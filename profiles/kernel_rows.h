@@ -43,8 +43,17 @@ class KernelRows {
 
   size_t size() const { return size_; }
 
+  // Every row beside what it would be priced at without it.
+  struct Comparison {
+    std::string row;  // its first five columns
+    double measured_s = 0, modelled_s = 0;
+    std::optional<double> others_s;  // by the model and the other rows, if any is near
+  };
+  std::vector<Comparison> Compare() const;
+
  private:
   struct Row {
+    std::string name;  // its first five columns
     KernelWork work;
     double seconds = 0, error = 0;
     double missed_by = 0;  // log of measured over estimated

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "profiles/gpu_profile.h"
 
 namespace phantora {
 namespace {
@@ -94,6 +95,19 @@ TEST_F(KernelRowsTest, TheErrorIsWhatRowsMissEachOtherBy) {
   EXPECT_GT(much->time.error, 0.25);
 }
 
+TEST_F(KernelRowsTest, RowsAreComparedWithWhatTheOthersMakeOfThem) {
+  const KernelRows rows = Rows(Row(1024, 1.2) + Row(1280, 1.2) + Row(16384, 0.9));
+  const auto compared = rows.Compare();
+  ASSERT_EQ(compared.size(), 3);
+  EXPECT_EQ(compared[0].row, "gemm\tbf16\tforward\t*\t1024x1024x1024x1");
+  EXPECT_NEAR(compared[0].modelled_s, compared[0].measured_s / 1.2, 1e-9);
+  ASSERT_TRUE(compared[0].others_s);
+  EXPECT_NEAR(*compared[0].others_s, compared[0].measured_s, 0.02 * compared[0].measured_s);
+
+  EXPECT_EQ(compared[2].row, "gemm\tbf16\tforward\t*\t16384x16384x16384x1");
+  EXPECT_FALSE(compared[2].others_s);
+}
+
 TEST_F(KernelRowsTest, RowsAndColumnsOfAProductMayBeSwapped) {
   KernelWork work = Cube(1024);
   work.shape = {2048, 1024, 512, 1};
@@ -119,7 +133,7 @@ TEST_F(KernelRowsTest, ErrorsNameTheLine) {
 }
 
 TEST_F(KernelRowsTest, WhatIsShippedCanBeRead) {
-  for (const char* gpu : {"a100-sxm4-80gb", "h100-sxm5-80gb", "h200-sxm5-141gb"}) {
+  for (const std::string& gpu : GpuProfileNames()) {
     const auto rates = FindGpuRates(gpu);
     ASSERT_TRUE(rates.ok());
     EXPECT_TRUE(KernelRows::Find(gpu, *rates, kSms).ok()) << gpu;

@@ -14,8 +14,17 @@ struct AttentionLayout {
 // Flash_fwd_params of FlashAttention 2 (csrc/flash_attn/src/flash.h).
 constexpr AttentionLayout kFlash = {0x60, 0xb0, 0xb4, 0xb8, 0xc0};
 // AttentionKernel::Params, AttentionBackwardKernel::Params (PyTorch's mem_eff_attention).
-constexpr AttentionLayout kEfficientForward = {0xc4, 0xc0, 0x68, 0x6c, 0x60};
-constexpr AttentionLayout kEfficientBackward = {0xa0, 0x158, 0x98, 0x9c, 0x90};
+// By their size in bytes: of PyTorch 2.3; 2.6 to 2.8; backwards 2.3, 2.6 to 2.7, 2.8.
+struct EfficientLayout {
+  uint32_t bytes;
+  bool backward;
+  AttentionLayout layout;
+};
+constexpr EfficientLayout kEfficient[] = {
+    {272, false, {0xcc, 0xc8, 0x6c, 0x70, 0x64}}, {264, false, {0xc4, 0xc0, 0x68, 0x6c, 0x60}},
+    {424, true, {0x9c, 0x150, 0x94, 0x98, 0x8c}}, {432, true, {0xa0, 0x158, 0x98, 0x9c, 0x90}},
+    {456, true, {0xa0, 0x170, 0x98, 0x9c, 0x90}},
+};
 
 class Attention : public WorkForm {
  public:
@@ -72,6 +81,9 @@ class AttentionPass : public WorkForm {
 
 FoundForm FindAttention(const KernelFacts& kernel) {
   const std::string_view symbol = kernel.symbol;
+  if (Has(symbol, "flash_fwd_splitkv_combine")) {  // two parts of fp32 and the result, as a rule
+    return {WorkFamily::kAttention, std::make_shared<AttentionPass>(10)};
+  }
   if (Has(symbol, "flash_bwd_dot_do_o") || Has(symbol, "flash_bwd_convert_dq")) {
     // fp32 to 16 bits; two times 16 bits.
     return {WorkFamily::kAttention,
@@ -95,9 +107,11 @@ FoundForm FindAttention(const KernelFacts& kernel) {
     const MathPrecision precision = Has(symbol, "_bf16")  ? MathPrecision::kBf16
                                     : Has(symbol, "_f16") ? MathPrecision::kFp16
                                                           : MathPrecision::kFp32;
-    return {WorkFamily::kAttention,
-            std::make_shared<Attention>(backward ? kEfficientBackward : kEfficientForward,
-                                        precision, backward, false)};
+    for (const EfficientLayout& known : kEfficient) {
+      if (known.backward != backward || known.bytes != kernel.parameter_bytes) continue;
+      return {WorkFamily::kAttention,
+              std::make_shared<Attention>(known.layout, precision, backward, false)};
+    }
   }
   return {};
 }

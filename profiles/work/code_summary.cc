@@ -71,6 +71,9 @@ struct Instruction {
     const uint64_t field = low >> 38;
     return field >> 16 == 0 ? static_cast<int32_t>(field & 0xffff) : -1;
   }
+  // The predicate that guards it, and the one that a comparison sets; 7 is always true.
+  uint32_t guard() const { return low >> 12 & 7; }
+  uint32_t compared() const { return high >> 17 & 7; }
   bool uniform() const { return operation() == kUniformAdd || operation() == kUniformConstant; }
 };
 
@@ -262,6 +265,8 @@ class Reader {
       const Instruction compare = At(i);
       const bool uniform = compare.operation() == kUniformCompare;
       if (!uniform && compare.operation() != kIntegerCompare) continue;
+      // It has to decide whether there is another turn.
+      if (compare.compared() != At(loop.end).guard()) continue;
       uint32_t counter = compare.first();
       bool counter_uniform = uniform;
       double step = StepOf(loop, counter, uniform);

@@ -31,9 +31,9 @@ class Code {
   void CompareWithRegister(uint64_t reg, uint64_t other) { Add(0x20c | reg << 24 | other << 32); }
   void MoveConstant(uint64_t reg, uint64_t offset) { Add(0xa02 | reg << 16 | offset << 38); }
   // As Ampere encodes it: bytes from the next instruction.
-  void BranchTo(size_t instruction) {
+  void BranchTo(size_t instruction, uint64_t guard = 0) {
     const auto words = (static_cast<int64_t>(instruction) - static_cast<int64_t>(size()) - 1) * 4;
-    Add(0x947 | static_cast<uint64_t>(words) << 34);
+    Add(0x947 | guard << 12 | static_cast<uint64_t>(words) << 34);
   }
   // As Hopper does: its low eight bits elsewhere.
   void HopperBranchTo(size_t instruction) {
@@ -97,6 +97,15 @@ TEST(CodeSummaryTest, ALoopUpToAParameterInARegister) {
   const auto trips = code.Read().parts.at(1).trips;
   EXPECT_EQ(trips.parameter_at, 8);
   EXPECT_EQ(trips.bound, -64);
+}
+
+TEST(CodeSummaryTest, AComparisonThatDoesNotEndTheLoopDoesNotCount) {
+  Code code;
+  code.Load();
+  code.Count(9, 1);
+  code.CompareWithNumber(9, 100);  // sets P0
+  code.BranchTo(0, 3);             // @P3
+  EXPECT_EQ(code.Read().parts.at(1).trips.step, 0);
 }
 
 TEST(CodeSummaryTest, ALoopThatCannotBeCounted) {

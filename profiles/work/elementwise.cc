@@ -169,7 +169,7 @@ FoundForm FindElementwise(const KernelFacts& kernel) {
     // <accumulator, unroll, ...>
     const double unroll = std::max(1, LiteralAfter(symbol, "grid_stride_kernelIf", 4));
     return {WorkFamily::kElementwise,
-            std::make_shared<Contiguous>(kernel.code->stored / unroll, true)};
+            std::make_shared<Contiguous>(kernel.code->stored / unroll, SizeOf(kernel, 0) == 8)};
   }
   return {};
 }

@@ -10,7 +10,7 @@ namespace {
 
 // Of loops whose end cannot be told from the code.
 constexpr double kGuessedTrips = 4;
-constexpr double kMostTrips = 1e6;
+constexpr double kMostTrips = 1e5;
 
 class CodeWork : public WorkForm {
  public:
@@ -19,10 +19,23 @@ class CodeWork : public WorkForm {
   KernelWork Of(const LaunchShape& launch) const override {
     KernelWork work;
     std::array<double, 65> turns{};  // of each part
+    std::array<bool, 65> guessed{};  // that are in a loop that cannot be counted
     double moved = 0, kept = 0, flops = 0, tensor_flops = 0;
     for (size_t i = 0; i < code_.parts.size() && i < turns.size(); ++i) {
       const CodeSummary::Part& part = code_.parts[i];
-      turns[i] = i == 0 ? 1 : turns[part.outer] * TripsOf(part, launch, work);
+      if (i == 0) {
+        turns[i] = 1;
+      } else {
+        const bool counted = part.trips.step > 0;
+        guessed[i] = guessed[part.outer] || !counted;
+        // Of loops in each other, one is guessed at.
+        const double trips = counted               ? TripsOf(part, launch)
+                             : guessed[part.outer] ? 1
+                                                   : kGuessedTrips;
+        turns[i] = turns[part.outer] * trips;
+        const double does = part.loaded + part.kept + part.stored + part.flops + part.tensor_flops;
+        work.guessed |= !counted && does > 0;
+      }
       moved += turns[i] * (part.loaded + part.stored);
       kept += turns[i] * part.kept;
       flops += turns[i] * part.flops;
@@ -44,13 +57,7 @@ class CodeWork : public WorkForm {
   }
 
  private:
-  static double TripsOf(const CodeSummary::Part& part, const LaunchShape& launch,
-                        KernelWork& work) {
-    const bool moves = part.loaded + part.kept + part.stored + part.flops + part.tensor_flops > 0;
-    if (part.trips.step <= 0) {
-      work.guessed |= moves;
-      return kGuessedTrips;
-    }
+  static double TripsOf(const CodeSummary::Part& part, const LaunchShape& launch) {
     double bound = part.trips.bound;
     if (part.trips.parameter_at >= 0) {
       bound += launch.At<int32_t>(static_cast<uint32_t>(part.trips.parameter_at));
@@ -64,8 +71,13 @@ class CodeWork : public WorkForm {
 }  // namespace
 
 FoundForm FromCode(const KernelFacts& kernel) {
-  // torch.compile names what it generates; its kernels have few branches.
-  const bool generated = kernel.symbol.substr(0, 7) == "triton_";
+  // Names that torch.compile, XLA and TensorFlow give to what they generate: kernels with few
+  // branches.
+  bool generated = Has(kernel.symbol, "_GPU_DT_");
+  for (const std::string_view prefix :
+       {"triton_", "loop_", "input_", "fusion", "wrapped_", "gemm_fusion_"}) {
+    generated |= kernel.symbol.substr(0, prefix.size()) == prefix;
+  }
   return {generated ? WorkFamily::kGenerated : WorkFamily::kUnknown,
           std::make_shared<CodeWork>(*kernel.code)};
 }

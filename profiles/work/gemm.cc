@@ -9,7 +9,7 @@ namespace phantora {
 namespace {
 
 // Where a family keeps its problem's size, in bytes from the first parameter. Seen in the
-// launches of cuBLAS 12.4 and PyTorch 2.6 for products of known size.
+// launches of cuBLAS 12.1 to 12.9 and PyTorch 2.3 to 2.8 for products of known size.
 struct GemmLayout {
   std::string_view pattern;     // in the symbol
   uint32_t least, most;         // bytes of parameters
@@ -22,15 +22,24 @@ struct GemmLayout {
   std::string_view tile_after;  // what the tile follows in the name
 };
 constexpr GemmLayout kGemmLayouts[] = {
+    // cuBLAS 12.1; 12.4; 12.6 to 12.9, whose batch is beside the others': see kLaterBatch.
+    {"xmma_gemm", 2288, 2288, 0x6ec, 0x6f0, 0x6f4, 0, 0, 0, 0, true, "tilesize"},
     {"xmma_gemm", 2000, 4096, 0x40, 0x44, 0x48, 0xa8, 0, 0, 0, true, "tilesize"},
     {"xmma_gemm", 600, 1999, 0x9c, 0xa0, 0xa4, 0x268, 0, 0, 0, false, "tilesize"},
     {"xmma_gemm", 400, 599, 0x68, 0x6c, 0x70, 0, 0, 0, 0x1a0, false, "tilesize"},
     {"ampere_", 160, 240, 0x68, 0x6c, 0x70, 0, 0, 0x80, 0, false, "gemm_"},
+    // Products with a triangular or symmetric matrix, which cuBLAS takes for others too.
+    {"xmma_trmm", 600, 1999, 0x9c, 0xa0, 0xa4, 0x268, 0, 0, 0, false, "tilesize"},
+    {"xmma_symm", 600, 1999, 0x9c, 0xa0, 0xa4, 0x268, 0, 0, 0, false, "tilesize"},
+    {"cutlass6Kernel", 344, 344, 0x0, 0x4, 0x8, 0x104, 0x100, 0, 0, false, "gemm_"},
+    {"cutlass6Kernel", 448, 448, 0x0, 0x4, 0x8, 0x144, 0x140, 0, 0, false, "gemm_"},
     {"magma_sgemmEx_kernel", 176, 176, 0x0, 0x4, 0x8, 0, 0, 0, 0, false, ""},
     {"sgemm_largek_lds64", 96, 96, 0x18, 0x1c, 0x20, 0, 0, 0x4c, 0, true, ""},
     {"gemmSN_", 152, 152, 0x5c, 0x60, 0x64, 0, 0, 0, 0, true, ""},
     {"cutlass7Kernel2", 300, 700, 0x0, 0x4, 0x8, 0x20, 0x1c, 0, 0, false, "gemm_"},
 };
+
+constexpr uint32_t kBatch = 0xa8, kLaterBatch = 0xac;  // of persistent xmma_gemm
 
 class Gemm : public WorkForm {
  public:
@@ -54,7 +63,11 @@ class Gemm : public WorkForm {
     if (layout_.splits != 0) splits = std::max(1, launch.At<int32_t>(layout_.splits));
     double batch = layout_.batch != 0 ? launch.At<int32_t>(layout_.batch)
                                       : std::max(1.0, std::floor(launch.grid[2] / splits));
-    if (layout_.mode != 0 && launch.At<int32_t>(layout_.mode) < 2) batch = 1;
+    if (layout_.batch == kBatch) batch = std::max(batch, 1.0 * launch.At<int32_t>(kLaterBatch));
+    if (layout_.mode != 0 && launch.At<int32_t>(layout_.mode) < 2) {
+      batch = 1;
+      splits = launch.grid[2];  // of k
+    }
     batch = std::max(1.0, batch);
     const auto sane = [](double size) { return size >= 1 && size < kLargestDimension; };
     work.checked = sane(m) && sane(n) && sane(k) && splits >= 1 && sane(batch);
@@ -85,16 +98,56 @@ class Gemm : public WorkForm {
   uint32_t tile_m_ = 0, tile_n_ = 0;
 };
 
-// The sum of a split-K product's parts.
-class SplitKSum : public WorkForm {
+// cuBLAS 12.6 to 12.9 on Hopper: "nvjet_tst_128x256_64x4_1x2_h_bz_coopA_NTT". Sizes less one,
+// i32; k is where the first operand's layout, the first letter at the end, puts it.
+class Nvjet : public WorkForm {
  public:
-  // `first`: where its sizes are.
-  SplitKSum(double element_bytes, uint32_t first) : element_bytes_(element_bytes), first_(first) {}
+  explicit Nvjet(std::string_view symbol) {
+    // The types of operands, sum and result: q 8 bits, h fp16, t bf16, s fp32.
+    const std::string_view types = symbol.substr(symbol.find("nvjet_") + 6, 5);
+    precision_ = types[0] == 'q'   ? MathPrecision::kFp8
+                 : types[0] == 'h' ? MathPrecision::kFp16
+                 : types[0] == 't' ? MathPrecision::kBf16
+                                   : MathPrecision::kTf32;
+    const size_t layout = symbol.rfind('_');
+    k_at_ = layout + 1 < symbol.size() && symbol[layout + 1] == 'T' ? 0xd0 : 0xd4;
+    if (!FindTile(symbol, "nvjet_", &tile_m_, &tile_n_)) tile_m_ = tile_n_ = 0;
+  }
 
   KernelWork Of(const LaunchShape& launch) const override {
     KernelWork work;
-    const double m = launch.At<int32_t>(first_ + 4), n = launch.At<int32_t>(first_),
-                 splits = launch.At<int32_t>(first_ + 0x1c);
+    work.precision = precision_;
+    const auto size = [&](uint32_t at) { return 1.0 + launch.At<int32_t>(at); };
+    const double m = size(0x250), n = size(0x254), k = size(k_at_), batch = size(0x258);
+    for (const double each : {m, n, k, batch}) {
+      work.checked &= each >= 1 && each < kLargestDimension;
+    }
+    // The first operand's other side is m.
+    work.checked &= size(k_at_ == 0xd0 ? 0xd4 : 0xd0) == m;
+    work.shape = {m, n, k, batch};
+    work.flops = 2 * m * n * k * batch;
+    work.bytes = Bytes(precision_) * batch * (m * k + k * n + m * n);
+    work.written_bytes = 2 * batch * m * n;
+    if (tile_m_ > 0) work.tiles = batch * std::ceil(m / tile_m_) * std::ceil(n / tile_n_);
+    return work;
+  }
+
+ private:
+  MathPrecision precision_;
+  uint32_t k_at_ = 0, tile_m_ = 0, tile_n_ = 0;
+};
+
+// The sum of a split-K product's parts.
+class SplitKSum : public WorkForm {
+ public:
+  // `sizes`, `splits`: where they are.
+  SplitKSum(double element_bytes, uint32_t sizes, uint32_t splits)
+      : element_bytes_(element_bytes), sizes_(sizes), splits_(splits) {}
+
+  KernelWork Of(const LaunchShape& launch) const override {
+    KernelWork work;
+    const double m = launch.At<int32_t>(sizes_ + 4), n = launch.At<int32_t>(sizes_),
+                 splits = launch.At<int32_t>(splits_);
     work.bytes = m * n * (splits * 4 + element_bytes_);
     work.checked = m > 0 && n > 0 && splits > 0 && splits <= 1024;
     return work;
@@ -102,7 +155,7 @@ class SplitKSum : public WorkForm {
 
  private:
   const double element_bytes_;
-  const uint32_t first_;
+  const uint32_t sizes_, splits_;
 };
 
 // A matrix times a vector: every element of the matrix is read once.
@@ -136,14 +189,21 @@ class MatrixVector : public WorkForm {
 FoundForm FindGemm(const KernelFacts& kernel) {
   if (Has(kernel.symbol, "splitKreduce_kernel")) {
     const bool half = Has(kernel.symbol, "bfloat16") || Has(kernel.symbol, "half");
-    return {WorkFamily::kOther,
-            std::make_shared<SplitKSum>(half ? 2 : 4, kernel.parameter_bytes >= 160 ? 0x10 : 8)};
+    // Its first parameter has all of them: 56 bytes to cuBLAS 12.4, 64 for doubles; 60 later.
+    const uint32_t bytes = kernel.parameters.empty() ? 0 : kernel.parameters[0].size;
+    const uint32_t sizes = bytes == 64 ? 0x10 : 8, splits = bytes == 60 ? 0x28 : sizes + 0x1c;
+    return {WorkFamily::kOther, std::make_shared<SplitKSum>(half ? 2 : 4, sizes, splits)};
   }
   if (Has(kernel.symbol, "cublasGemvParams") && kernel.parameter_bytes >= 152) {
     return {WorkFamily::kGemm, std::make_shared<MatrixVector>(kernel.symbol)};
   }
+  if (Has(kernel.symbol, "nvjet_") && kernel.parameter_bytes >= 0x25c) {
+    return {WorkFamily::kGemm, std::make_shared<Nvjet>(kernel.symbol)};
+  }
   // The kernel that adds up CUTLASS's parts is given the product's parameters.
-  if (!Has(kernel.symbol, "gemm") || Has(kernel.symbol, "split_k_kernel")) return {};
+  const bool product = Has(kernel.symbol, "gemm") || Has(kernel.symbol, "xmma_trmm") ||
+                       Has(kernel.symbol, "xmma_symm");
+  if (!product || Has(kernel.symbol, "split_k_kernel")) return {};
   for (const GemmLayout& layout : kGemmLayouts) {
     if (Has(kernel.symbol, layout.pattern) && kernel.parameter_bytes >= layout.least &&
         kernel.parameter_bytes <= layout.most) {

@@ -82,6 +82,6 @@ def attention(width, batch, heads, length):
 
 attention(64, 2, 32, 8192)
 attention(128, 2, 16, 8192)
-attention(64, 32, 32, 512)
-attention(64, 8, 32, 2048)
+for batch, length in ((32, 512), (16, 1024), (8, 2048), (4, 4096)):
+    attention(64, batch, 32, length)
 print(json.dumps(results))

@@ -2,7 +2,7 @@
 """Trains ResNet-50 and prints JSON: the FLOPs of a step as PyTorch counts them, and those of its
 first convolution; milliseconds per step.
 
-usage: resnet50.py [--mode fp32|tf32|bf16] [--batch N] [--channels-last] [--steps N]
+usage: resnet50.py [--mode fp32|tf32|bf16|half] [--batch N] [--channels-last] [--steps N]
 """
 
 import argparse
@@ -49,10 +49,11 @@ def main():
     parser.add_argument("--steps", type=int, default=1)
     options = parser.parse_args()
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = options.mode == "tf32"
+    dtype = torch.float16 if options.mode == "half" else torch.float32  # of the whole model
     layout = torch.channels_last if options.channels_last else torch.contiguous_format
-    model = resnet50().cuda().to(memory_format=layout)
+    model = resnet50().to("cuda", dtype, memory_format=layout)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, foreach=True)
-    images = torch.zeros(options.batch, 3, 224, 224, device="cuda").to(memory_format=layout)
+    images = torch.zeros(options.batch, 3, 224, 224, device="cuda").to(dtype, memory_format=layout)
     labels = torch.zeros(options.batch, device="cuda", dtype=torch.long)
 
     def step():

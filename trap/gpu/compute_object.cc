@@ -257,7 +257,8 @@ Progress ComputeObject::StartQmd(ExecutionContext& context, uint64_t address) {
   const Qmd& qmd = running->qmd;
   const VirtualTime now = context.time.Now();
   EngineWork::Need need = {.span = {}, .demand = 1, .level = qmd.group};
-  if (qmd.type == Qmd::Type::kGrid) {
+  // A grid of no blocks only orders others, and is no kernel.
+  if (qmd.type == Qmd::Type::kGrid && qmd.grid.count() > 0) {
     if (Progress progress = StartInternal(context, *running); progress != Progress::kDone) {
       return progress;
     }
@@ -353,7 +354,8 @@ Progress ComputeObject::StartInternal(ExecutionContext& context, Running& runnin
 Progress ComputeObject::CompleteQmd(ExecutionContext& context, const Running& running) {
   const Qmd& qmd = running.qmd;
   pending_forks_ -= running.forks.size();
-  if (context.services.observer != nullptr && qmd.type == Qmd::Type::kGrid) {
+  if (context.services.observer != nullptr && qmd.type == Qmd::Type::kGrid &&
+      qmd.grid.count() > 0) {
     const VirtualTime began = running.work->began();
     context.services.observer->Kernel(
         {context.process, context.gpu, context.channel, began, running.work->ends() - began,

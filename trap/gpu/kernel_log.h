@@ -22,7 +22,7 @@ class KernelLog {
   ~KernelLog();
 
   // `price` is what the launch was priced with. Launches of a kernel that differ in nothing
-  // but their pointers and values count as one.
+  // but their pointers count as one.
   void Add(const KernelLaunch& launch, const Price& price);
 
   // Writes the file: a JSON object per line, in the order of first launches. Past a bound,

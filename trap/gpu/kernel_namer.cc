@@ -6,7 +6,6 @@
 
 #include "absl/strings/str_format.h"
 #include "profiles/kernel_title.h"
-#include "trap/gpu/process_images.h"
 
 namespace phantora {
 namespace {
@@ -38,10 +37,13 @@ std::shared_ptr<const KnownKernel> KernelNamer::Find(pid_t id, Process& process,
   if (!found && WantLibraries(id, process)) found = library_->Find(fingerprint, read);
   if (!found && process.searched < kMostSearching) {
     const auto begin = std::chrono::steady_clock::now();
-    FindCubinsInMemory(
-        id, [this](std::vector<CubinKernel> kernels) { library_->Add(std::move(kernels)); });
+    if (!process.images) process.images.emplace(id);
+    process.images->Search([&](std::vector<CubinKernel> kernels) {
+      library_->Add(std::move(kernels));
+      found = library_->Find(fingerprint, read);
+      return found.has_value();
+    });
     process.searched += std::chrono::steady_clock::now() - begin;
-    found = library_->Find(fingerprint, read);
   } else if (!found) {
     unknowns_->Count("memory not searched for kernels", static_cast<uint64_t>(id),
                      "searching this process's memory has taken two minutes already");

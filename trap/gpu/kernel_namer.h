@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -14,6 +15,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "trap/gpu/kernel_library.h"
 #include "trap/gpu/known_kernel.h"
+#include "trap/gpu/process_images.h"
 #include "trap/unknowns.h"
 
 namespace phantora {
@@ -40,6 +42,7 @@ class KernelNamer {
   struct Process {
     absl::flat_hash_map<std::pair<uint64_t, uint64_t>, std::shared_ptr<const KnownKernel>> kernels;
     absl::flat_hash_set<std::string> libraries;
+    std::optional<ProcessImages> images;
     std::chrono::nanoseconds searched{};  // how long its memory has been
   };
   bool WantLibraries(pid_t id, Process& process);

@@ -4,8 +4,11 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <functional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "profiles/cubin.h"
@@ -16,11 +19,24 @@ namespace phantora {
 // (/proc/PID/root/...).
 std::vector<std::string> MappedLibraries(pid_t process);
 
-// Searches the anonymous writable memory of `process` for cubins and hands the kernels of
-// each to `found`; their code does not outlive the call. libcuda keeps a copy of every image
-// that it has loaded, also of those that were compiled at run time (NVRTC, Triton, XLA, PTX).
-// 0.3 ms per MiB; gives up after 8 GiB or ten seconds, whatever is in it.
-void FindCubinsInMemory(pid_t process, const std::function<void(std::vector<CubinKernel>)>& found);
+// Finds cubins in the anonymous writable memory of a process: libcuda keeps a copy of every
+// image that it has loaded, also of those that were compiled at run time (NVRTC, Triton, XLA,
+// PTX).
+class ProcessImages {
+ public:
+  explicit ProcessImages(pid_t process) : process_(process) {}
+
+  // Hands the kernels of each cubin to `found`, whose code does not outlive the call, until
+  // that says that it has what it wants. Looks first into memory that was not there before and
+  // behind what was found last: there is what has been loaded since. 0.3 ms per MiB that the
+  // process has touched; gives up after 8 GiB or ten seconds, whatever is in it.
+  void Search(const std::function<bool(std::vector<CubinKernel>)>& found);
+
+ private:
+  const pid_t process_;
+  std::set<std::pair<uint64_t, uint64_t>> known_;  // mappings, begin and end
+  uint64_t last_found_ = 0;                        // address
+};
 
 }  // namespace phantora
 

@@ -106,9 +106,19 @@ VirtualTime ProcessClocks::ReadClock(Process& process, pid_t id) {
     return process.now;
   }
   if (waits) process.now = process.now + kTurnOfWait;
-  if (PassesOver(process, id)) return process.now;
-  VirtualTime& shown = process.shown[id];
-  shown = std::max(shown, process.now) + options_.host.clock_read;
+  return ChargeThread(process, id, options_.host.clock_read);
+}
+
+void ProcessClocks::PathCall(pid_t id, pid_t thread) {
+  Process* process = Find(id);
+  if (process == nullptr || CountsProcessorTime()) return;
+  ChargeThread(*process, thread, options_.host.path_call);
+}
+
+VirtualTime ProcessClocks::ChargeThread(Process& process, pid_t thread, VirtualSpan charge) {
+  if (PassesOver(process, thread)) return process.now;
+  VirtualTime& shown = process.shown[thread];
+  shown = std::max(shown, process.now) + charge;
   if (shown - process.now > kFurthestAhead) process.now = shown;
   return shown;
 }
@@ -282,8 +292,8 @@ int ProcessClocks::Nudge(const std::function<bool(pid_t)>& waits) {
     Submit(*process, id, process->now);
     VirtualTime to = process->now;
     if (goes_on) {
-      to = to + VirtualSpan::Picoseconds((to - process->nudged_since).picoseconds() /
-                                         kNudgeFraction);
+      to = to +
+           VirtualSpan::Picoseconds((to - process->nudged_since).picoseconds() / kNudgeFraction);
     } else if (!full) {
       process->nudged_since = process->now;
     }

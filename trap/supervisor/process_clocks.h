@@ -33,8 +33,8 @@ class ProcessClocks {
   };
 
   struct Thread {
-    uint32_t reads = 0;   // clock reads in a row
-    uint32_t spins = 0;   // of CLOCK_MONOTONIC_RAW in a row
+    uint32_t reads = 0;  // clock reads in a row
+    uint32_t spins = 0;  // of CLOCK_MONOTONIC_RAW in a row
     // Of a wait for a GPU that may not be over.
     VirtualTime waiting_since, waited_until;
   };
@@ -98,6 +98,8 @@ class ProcessClocks {
   // that is the thread's own affair, unless it reads again and again: threads that wait for
   // each other read the clock as often as they happen to meet.
   VirtualTime ReadClock(Process& process, pid_t thread);
+  // A thread looks up a name in the file system.
+  void PathCall(pid_t process, pid_t thread);
   // The present as far as the thread knows: what it has read may be a moment ahead.
   static VirtualTime SeenBy(const Process& process, pid_t thread);
   // As far as any of its threads knows.
@@ -149,6 +151,8 @@ class ProcessClocks {
   // Runs the process's GPUs for it, and takes it along, while `wanted` says so; how many
   // events that were.
   int RunFor(Process& process, pid_t id, const std::function<bool()>& wanted);
+  // Where processor time does not count: what the thread does is its own affair, as above.
+  VirtualTime ChargeThread(Process& process, pid_t thread, VirtualSpan charge);
   bool CountsProcessorTime() const { return options_.host.mode == HostTimeMode::kMeasured; }
 
   const Options options_;

@@ -63,6 +63,9 @@ class SimulatedTime {
   // `notification` is none of them.
   bool Serve(const seccomp_notif& notification, const Tracee& tracee, NotifyListener& listener);
 
+  // A thread looks up a name in the file system.
+  void PathCall(pid_t process, pid_t thread) { clocks_.PathCall(process, thread); }
+
   // Before a driver call: everything that the process has submitted so far enters its
   // GPUs.
   void DriverCall(pid_t process, pid_t thread);

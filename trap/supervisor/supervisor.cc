@@ -150,6 +150,11 @@ bool Supervisor::HandleEvents(LaunchedCommand& command, int signals, TreeEnding&
 void Supervisor::ServeCall(const seccomp_notif& notification, NotifyListener& listener) {
   ++counters_.traps;
   if (PathCalls::ContinuesUnseen(notification)) {
+    if (time_ != nullptr) {
+      const auto thread = static_cast<pid_t>(notification.pid);
+      const Tracee* tracee = tracees_.OfThread(thread);
+      if (tracee != nullptr) time_->PathCall(tracee->process, thread);
+    }
     listener.ReplyContinue(notification.id);
     return;
   }

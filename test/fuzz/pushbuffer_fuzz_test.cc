@@ -258,16 +258,23 @@ class Fuzzer {
       qmd[0] = Below(6) << 23 | (qmd[0] & 0x40000000) | (Below(4) == 0 ? Below(4) : 0);
       qmd[11] = dependent << 16;
       qmd[14] = next;
+      SetGrid(qmd, 32);
       for (int i = 0; i < 3; ++i) SetRelease(qmd, 20 + i * 4, 25);
     } else {
       qmd[18] = (odd ? Word() : (2 + Below(2)) << 4);
       qmd[4] &= Below(2) == 0 ? 0x1000 : 0;
-      qmd[12] = Below(4);  // the grid's width
+      SetGrid(qmd, 12);
       qmd[15] = next;
       qmd[16] = dependent;
       for (int at : {23, 24, 26, 28, 52}) SetRelease(qmd, at, 8);
     }
     return qmd;
+  }
+  // Width, height and depth, mostly small, sometimes none.
+  void SetGrid(std::array<uint32_t, kQmdBytes / 4>& qmd, int at) {
+    for (const int dimension : {0, 1, 2}) {
+      if (Below(16) != 0) qmd[at + dimension] = 1 + Below(3);
+    }
   }
   // Points a release at mapped memory, mostly.
   void SetRelease(std::array<uint32_t, kQmdBytes / 4>& qmd, int at, int upper_bits) {

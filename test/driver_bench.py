@@ -50,7 +50,7 @@ def main():
     parser.add_argument("--driver", default="550.163.01")
     parser.add_argument("--gpu", default="h100-sxm5-80gb")
     arguments = parser.parse_args(sys.argv[3:])
-    options = ["--driver", arguments.driver, "--gpu", arguments.gpu]
+    options = ["--driver", arguments.driver, "--gpu", arguments.gpu, "--host-time", "real"]
 
     rounds = [launch_bench(phantora_run, program, options) for _ in range(arguments.rounds)]
     print("| driver %s, %s | median | worst | aim |\n|---|---|---|---|"

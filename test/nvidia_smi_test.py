@@ -158,7 +158,7 @@ class NvidiaSmiTest(unittest.TestCase):
         for driver, gpu, count in cases(counts=(2,)):
             with self.subTest(driver=driver, gpu=gpu.name, count=count):
                 output = self.run_on(gpu, count, driver, "python3", "-c", ALLOCATE)
-                used, process, pid = output.strip().split(" | ")
+                used, process, pid = output.splitlines()[0].split(" | ")
                 first, second = (int(mib) for mib in used.split(";"))
                 self.assertTrue(3072 < first < 4096, output)
                 self.assertEqual(second, 0)

@@ -176,7 +176,7 @@ class LauncherTest(unittest.TestCase):
 class OptionsTest(unittest.TestCase):
     def test_they_need_simulated_time(self):
         for option in ("--report", "--trace"):
-            result = phantora("true", options=[option, "/dev/null"])
+            result = phantora("true", options=["--host-time", "real", option, "/dev/null"])
             self.assertEqual(result.returncode, 125)
             self.assertIn(f"{option} needs simulated time", result.stderr)
 
@@ -231,7 +231,7 @@ class StatusLineTest(unittest.TestCase):
 
     def test_there_is_none_in_real_time_or_without(self):
         self.assertEqual(self.shown("--host-time", "measured", "--no-status"), "done\r\n")
-        self.assertEqual(self.shown(), "done\r\n")
+        self.assertEqual(self.shown("--host-time", "real"), "done\r\n")
 
 
 if __name__ == "__main__":

@@ -112,7 +112,7 @@ class StepTimeTest(unittest.TestCase):
 
 class OptionsTest(unittest.TestCase):
     def test_a_trace_needs_simulated_time(self):
-        result = phantora("true", options=["--trace", "/dev/null"])
+        result = phantora("true", options=["--host-time", "real", "--trace", "/dev/null"])
         self.assertEqual(result.returncode, 125)
         self.assertIn("--host-time", result.stderr)
 

@@ -71,7 +71,7 @@ def main():
     print("\n| launch + synchronise, real time | idle machine | %d busy processes |" % (
         2 * os.cpu_count()))
     print("|---|---|---|")
-    for options in (["--host-time", "fixed"], ["--host-time", "measured"], []):
+    for options in (["--host-time", "fixed"], ["--host-time", "measured"], ["--host-time", "real"]):
         print("| %s | %.0f us | %.0f us |" % (
             options[-1] if options else "real", launch_sync(options, 0),
             launch_sync(options, 2 * os.cpu_count())), flush=True)

@@ -150,7 +150,7 @@ class FilesTest(unittest.TestCase):
 class CallsTest(unittest.TestCase):
     def test_launches_are_not_trapped_and_calls_are_logged_by_name(self):
         with tempfile.NamedTemporaryFile() as log:
-            result = phantora(LAUNCH_BENCH, options=["-v"])
+            result = phantora(LAUNCH_BENCH, options=["-v", "--host-time", "real"])
             self.assertEqual(result.returncode, 0, result)
             traps, kernels = map(int, re.search(
                 r"(\d+) trapped calls.*; (\d+) kernels", result.stderr).groups())

@@ -123,7 +123,10 @@ def missing(options):
 
 
 def plot(options):
-    import matplotlib  # pylint: disable=import-outside-toplevel
+    try:
+        import matplotlib  # pylint: disable=import-outside-toplevel
+    except ImportError:
+        sys.exit("plot needs matplotlib: python3 -m pip install matplotlib")
     matplotlib.use("Agg")
     from matplotlib import pyplot  # pylint: disable=import-outside-toplevel
     prices = pathlib.Path(__file__).parent.parent / "bazel-bin/tools/kernel_prices"

@@ -52,8 +52,8 @@ int main(int argc, char** argv) {
                  "nice value of processes that use a GPU (default: 19 in real time)")
       ->check(CLI::Range(0, 19));
   app.add_option("--kernel-time", options.kernel_microseconds,
-                 "microseconds that every kernel takes (default: 0 in real time, and what a "
-                 "cost model says in simulated time)")
+                 "microseconds that every kernel takes (default: what a cost model says; 0 in real "
+                 "time)")
       ->check(CLI::NonNegativeNumber);
   app.add_flag("!--model-only", options.measured_rows,
                "price kernels by the model alone, not by what was measured of them");
@@ -63,9 +63,9 @@ int main(int argc, char** argv) {
       {"fixed", phantora::HostTimeMode::kFixed},
       {"zero", phantora::HostTimeMode::kZero}};
   app.add_option("--host-time", options.host_time.mode,
-                 "what the program's own code takes. real: nothing is simulated (default); "
-                 "measured: its processor time here; fixed: a charge per call, nearly the same in "
-                 "every run; zero: nothing")
+                 "what the program's own code takes. measured: its processor time here (default); "
+                 "fixed: a charge per call, nearly the same in every run; zero: nothing; "
+                 "real: nothing is simulated")
       ->transform(CLI::CheckedTransformer(modes));
   app.add_option("--host-scale", options.host_time.scale,
                  "measured time is multiplied by this: below 1 for a target with faster processors")
@@ -97,7 +97,7 @@ int main(int argc, char** argv) {
                         : !options.log_kernels.empty() ? "--log-kernels"
                                                        : nullptr;
     if (needy != nullptr) {
-      std::fprintf(stderr, "phantora-run: %s needs simulated time; add --host-time measured\n",
+      std::fprintf(stderr, "phantora-run: %s needs simulated time, which --host-time real has not\n",
                    needy);
       return 125;
     }

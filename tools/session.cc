@@ -277,7 +277,11 @@ int Supervise(const SessionOptions& options, int signals) {
              timelines.ProcessDied(process);
              namer.ProcessDied(process);
            }});
-  if (!supervisor.ok()) return Fail(supervisor.status());
+  if (!supervisor.ok()) {
+    const char* without = simulated ? "; --host-time real does without simulated time" : "";
+    return Fail(absl::Status(supervisor.status().code(),
+                             absl::StrCat(std::string(supervisor.status().message()), without)));
+  }
   if ((*supervisor)->time() != nullptr) clocks = &(*supervisor)->time()->clocks();
   LogInfo(absl::StrFormat("%d x %s, driver %s from %s", options.gpus, profile->product,
                           driver->version.text, driver->library_directory));

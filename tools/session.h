@@ -23,7 +23,7 @@ struct SessionOptions {
   // Every kernel takes this long; by default nothing in real time, and in simulated time
   // what a cost model says.
   std::optional<int64_t> kernel_microseconds;
-  HostTime host_time;
+  HostTime host_time = {.mode = HostTimeMode::kMeasured};
   bool measured_rows = true;  // prices use what was measured
   std::string log_kernels;    // a file; empty for none
   std::string trace;          // a file; empty for none

@@ -6,5 +6,5 @@ for program in "$@"; do
   beside="$beside --beside $program"
 done
 # shellcheck disable=SC2086
-exec "$phantora_run" --driver "$driver" -- "$hostile" --seed "$seed" --count 100000 \
+exec "$phantora_run" --host-time real --driver "$driver" -- "$hostile" --seed "$seed" --count 100000 \
   --seconds 100 $beside

@@ -1,0 +1,227 @@
+#include "fabric/flow_network.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <queue>
+
+namespace phantora {
+namespace {
+
+constexpr double kPicosecondsPerSecond = 1e12;
+// What rounding leaves of a flow.
+constexpr double kNothing = 1e-6;
+constexpr double kUnbounded = std::numeric_limits<double>::infinity();
+
+double Seconds(VirtualSpan span) {
+  return static_cast<double>(span.picoseconds()) / kPicosecondsPerSecond;
+}
+
+// Rounded up: nothing is over before its time.
+VirtualTime After(VirtualTime start, double seconds) {
+  const double picoseconds = std::ceil(seconds * kPicosecondsPerSecond);
+  const auto most = static_cast<double>((VirtualTime::Infinity() - start).picoseconds());
+  if (!(picoseconds < most)) return VirtualTime::Infinity();
+  return start + VirtualSpan::Picoseconds(static_cast<int64_t>(picoseconds));
+}
+
+double Sane(double value) { return value > 0 ? value : 0; }  // also of NaN
+
+}  // namespace
+
+LinkId FlowNetwork::AddLink(double bytes_per_s) {
+  links_.emplace_back().capacity = Sane(bytes_per_s);
+  return static_cast<LinkId>(links_.size() - 1);
+}
+
+void FlowNetwork::SetCapacity(LinkId link, double bytes_per_s, VirtualTime now) {
+  if (link >= links_.size()) return;
+  links_[link].capacity = Sane(bytes_per_s);
+  Divide({link}, now);
+}
+
+FlowId FlowNetwork::Start(VirtualTime now, absl::Span<const LinkUse> uses, double bytes,
+                          double most_bytes_per_s) {
+  const FlowId id = next_++;
+  Flow& flow = flows_[id];
+  flow.left = Sane(bytes);
+  flow.most = most_bytes_per_s > 0 ? most_bytes_per_s : kUnbounded;
+  flow.since = now;
+  for (const LinkUse& use : uses) {
+    if (use.link < links_.size() && use.weight > 0) flow.uses.push_back(use);
+  }
+  std::sort(flow.uses.begin(), flow.uses.end(),
+            [](const LinkUse& a, const LinkUse& b) { return a.link < b.link; });
+  size_t kept = 0;
+  for (const LinkUse& use : flow.uses) {
+    if (kept > 0 && flow.uses[kept - 1].link == use.link) {
+      flow.uses[kept - 1].weight += use.weight;
+    } else {
+      flow.uses[kept++] = use;
+      links_[use.link].flows.push_back(id);
+    }
+  }
+  flow.uses.resize(kept);
+  if (flow.left <= kNothing || (flow.uses.empty() && flow.most == kUnbounded)) {
+    flow.left = 0;
+    flow.end = now;
+    ends_.emplace(now, id);
+    return id;
+  }
+  std::vector<LinkId> links;
+  for (const LinkUse& use : flow.uses) links.push_back(use.link);
+  if (links.empty()) {
+    flow.rate = flow.most;
+    SetEnd(id, flow, now);
+  } else {
+    Divide(std::move(links), now);
+  }
+  return id;
+}
+
+void FlowNetwork::Cancel(FlowId flow, VirtualTime now) {
+  if (flows_.contains(flow)) Remove(flow, now);
+}
+
+std::vector<FlowId> FlowNetwork::Ended(VirtualTime now) {
+  std::vector<FlowId> ended;
+  while (!ends_.empty() && ends_.begin()->first <= now) {
+    const auto [end, id] = *ends_.begin();
+    ended.push_back(id);
+    Remove(id, end);
+  }
+  return ended;
+}
+
+double FlowNetwork::RateOf(FlowId flow) const {
+  const auto it = flows_.find(flow);
+  return it == flows_.end() ? 0 : it->second.rate;
+}
+
+double FlowNetwork::CarriedBy(LinkId link, VirtualTime now) {
+  if (link >= links_.size()) return 0;
+  const Link& of = links_[link];
+  return of.carried + of.rate * Seconds(std::max(now, of.since) - of.since);
+}
+
+void FlowNetwork::Book(Flow& flow, VirtualTime now) {
+  if (now > flow.since) {
+    flow.left = std::max(0.0, flow.left - flow.rate * Seconds(now - flow.since));
+    flow.since = now;
+  }
+}
+
+void FlowNetwork::SetEnd(FlowId id, Flow& flow, VirtualTime now) {
+  ends_.erase({flow.end, id});
+  flow.end = flow.left <= kNothing ? now
+             : flow.rate > 0       ? After(now, flow.left / flow.rate)
+                                   : VirtualTime::Infinity();
+  if (flow.end != VirtualTime::Infinity()) ends_.emplace(flow.end, id);
+}
+
+void FlowNetwork::Remove(FlowId id, VirtualTime now) {
+  auto node = flows_.extract(id);
+  const Flow& flow = node.mapped();
+  ends_.erase({flow.end, id});
+  std::vector<LinkId> links;
+  for (const LinkUse& use : flow.uses) {
+    std::erase(links_[use.link].flows, id);
+    links.push_back(use.link);
+  }
+  if (!links.empty()) Divide(std::move(links), now);
+}
+
+void FlowNetwork::Divide(std::vector<LinkId> links, VirtualTime now) {
+  // Everything that is connected with these links, by flows over both.
+  ++visit_;
+  std::vector<FlowId> flows;
+  for (const LinkId link : links) links_[link].visited = visit_;
+  for (size_t i = 0; i < links.size(); ++i) {
+    for (const FlowId id : links_[links[i]].flows) {
+      Flow& flow = flows_.at(id);
+      if (flow.visited == visit_) continue;
+      flow.visited = visit_;
+      flows.push_back(id);
+      for (const LinkUse& use : flow.uses) {
+        if (links_[use.link].visited == visit_) continue;
+        links_[use.link].visited = visit_;
+        links.push_back(use.link);
+      }
+    }
+  }
+  // In the same order whatever led here.
+  std::sort(flows.begin(), flows.end());
+  std::vector<double> before;
+  for (const FlowId id : flows) before.push_back(flows_.at(id).rate);
+  for (const LinkId id : links) {
+    Link& link = links_[id];
+    link.carried += link.rate * Seconds(std::max(now, link.since) - link.since);
+    link.since = std::max(now, link.since);
+  }
+  Fill(links, flows);
+  for (const LinkId id : links) links_[id].rate = 0;
+  for (size_t i = 0; i < flows.size(); ++i) {
+    Flow& flow = flows_.at(flows[i]);
+    for (const LinkUse& use : flow.uses) links_[use.link].rate += flow.rate * use.weight;
+    if (flow.rate == before[i] && flow.end != VirtualTime::Infinity()) continue;  // as it was
+    const double rate = flow.rate;
+    flow.rate = before[i];
+    Book(flow, now);
+    flow.rate = rate;
+    SetEnd(flows[i], flow, now);
+  }
+}
+
+// Progressive filling: the rate of all rises until a link is full, or a flow as fast as it can
+// be; those have their rates, and the others go on (Bertsekas and Gallager, Data Networks, 6.5.2).
+void FlowNetwork::Fill(const std::vector<LinkId>& links, const std::vector<FlowId>& flows) {
+  for (const LinkId id : links) {
+    links_[id].free = links_[id].capacity;
+    links_[id].waiting = 0;
+  }
+  // Rates at which a link would be full, or a flow at its own bound; those of links only rise
+  // as flows get their rates, so one that has risen is put back.
+  using Full = std::pair<double, std::pair<int, uint64_t>>;  // rate, (0 link or 1 flow, id)
+  std::priority_queue<Full, std::vector<Full>, std::greater<>> next;
+  for (const FlowId id : flows) {
+    Flow& flow = flows_.at(id);
+    flow.rate = -1;
+    if (flow.most < kUnbounded) next.push({flow.most, {1, id}});
+    for (const LinkUse& use : flow.uses) links_[use.link].waiting += use.weight;
+  }
+  const auto level = [](const Link& link) { return std::max(0.0, link.free) / link.waiting; };
+  for (const LinkId id : links) {
+    if (links_[id].waiting > 0) next.push({level(links_[id]), {0, id}});
+  }
+  const auto give = [this](Flow& flow, double rate) {
+    flow.rate = rate;
+    for (const LinkUse& use : flow.uses) {
+      Link& link = links_[use.link];
+      link.free -= rate * use.weight;
+      link.waiting -= use.weight;
+    }
+  };
+  while (!next.empty()) {
+    const auto [rate, what] = next.top();
+    next.pop();
+    if (what.first == 1) {
+      Flow& flow = flows_.at(what.second);
+      if (flow.rate < 0) give(flow, rate);
+      continue;
+    }
+    Link& link = links_[what.second];
+    std::vector<Flow*> waiting;
+    for (const FlowId id : link.flows) {
+      Flow& flow = flows_.at(id);
+      if (flow.rate < 0) waiting.push_back(&flow);
+    }
+    if (waiting.empty()) continue;
+    if (const double now = level(link); now > rate * (1 + 1e-12)) {
+      next.push({now, what});
+      continue;
+    }
+    for (Flow* flow : waiting) give(*flow, rate);
+  }
+}
+
+}  // namespace phantora

@@ -1,0 +1,98 @@
+// A network at the level of flows: bytes move at rates, which all who share a link share fairly.
+#ifndef PHANTORA_FABRIC_FLOW_NETWORK_H_
+#define PHANTORA_FABRIC_FLOW_NETWORK_H_
+
+#include <cstdint>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/types/span.h"
+#include "clock/virtual_time.h"
+
+namespace phantora {
+
+using LinkId = uint32_t;
+using FlowId = uint64_t;
+
+// What a flow does to a link.
+struct LinkUse {
+  LinkId link = 0;
+  double weight = 1;  // bytes that cross it for each byte of the flow
+};
+
+// Divides links among flows max-min fairly: everyone gets the same rate, unless it can do with
+// less, and what that leaves goes to the others. A flow is whatever moves at one rate: a message
+// along its path, or all hops of a pipelined collective, which are as fast as the slowest.
+//
+// Rates change when a flow comes or goes or a link changes, and only of those that are connected
+// with it by links that they share. Times are exact to the picosecond for flows whose rate does
+// not change; a change costs less than a picosecond. The same calls give the same times.
+// Not thread-safe.
+class FlowNetwork {
+ public:
+  // Bytes per second, one way; at least 0 (the link is down).
+  LinkId AddLink(double bytes_per_s);
+  size_t links() const { return links_.size(); }
+
+  // From `now` on, which is never before an earlier one. Flows over it change their rates.
+  void SetCapacity(LinkId link, double bytes_per_s, VirtualTime now);
+
+  // A flow of `bytes`, at most `most_bytes_per_s` fast, from `now` on. Uses of one link add up;
+  // links that do not exist are ignored. With no link and no bound it is over at once.
+  FlowId Start(VirtualTime now, absl::Span<const LinkUse> uses, double bytes,
+               double most_bytes_per_s);
+  // Ends it early. Nothing happens if it is over.
+  void Cancel(FlowId flow, VirtualTime now);
+
+  // When the next flow is over if nothing comes or goes; Infinity if none is, or all that are
+  // left cannot move.
+  VirtualTime NextEnd() const {
+    return ends_.empty() ? VirtualTime::Infinity() : ends_.begin()->first;
+  }
+  // The flows that are over by `now`, in the order of their ends; times past the first of them
+  // may change others, so go from NextEnd to NextEnd.
+  std::vector<FlowId> Ended(VirtualTime now);
+
+  // Bytes/s; 0 for one that is over or cannot move.
+  double RateOf(FlowId flow) const;
+  size_t flows() const { return flows_.size(); }
+  // Bytes that have crossed the link until `now`.
+  double CarriedBy(LinkId link, VirtualTime now);
+
+ private:
+  struct Flow {
+    std::vector<LinkUse> uses;
+    double left = 0, rate = 0, most = 0;  // bytes, bytes/s
+    VirtualTime since;                    // `left` is of then
+    VirtualTime end = VirtualTime::Infinity();
+    uint64_t visited = 0;
+  };
+  struct Link {
+    double capacity = 0, rate = 0;  // of all flows over it
+    double carried = 0;             // until `since`
+    VirtualTime since;
+    std::vector<FlowId> flows;
+    uint64_t visited = 0;
+    // While rates are found: what is left of it, and the weights of flows without a rate.
+    double free = 0, waiting = 0;
+  };
+
+  // Divides anew what is connected with these links.
+  void Divide(std::vector<LinkId> links, VirtualTime now);
+  void Fill(const std::vector<LinkId>& links, const std::vector<FlowId>& flows);
+  void Book(Flow& flow, VirtualTime now);
+  void SetEnd(FlowId id, Flow& flow, VirtualTime now);
+  void Remove(FlowId id, VirtualTime now);
+
+  std::vector<Link> links_;
+  absl::flat_hash_map<FlowId, Flow> flows_;
+  std::set<std::pair<VirtualTime, FlowId>> ends_;
+  FlowId next_ = 1;
+  uint64_t visit_ = 0;
+};
+
+}  // namespace phantora
+
+#endif  // PHANTORA_FABRIC_FLOW_NETWORK_H_

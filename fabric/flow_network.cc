@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <queue>
+#include <utility>
 
 namespace phantora {
 namespace {
@@ -36,12 +37,13 @@ LinkId FlowNetwork::AddLink(double bytes_per_s) {
 
 void FlowNetwork::SetCapacity(LinkId link, double bytes_per_s, VirtualTime now) {
   if (link >= links_.size()) return;
+  Touch({{link, 1}}, now);
   links_[link].capacity = Sane(bytes_per_s);
-  Divide({link}, now);
 }
 
 FlowId FlowNetwork::Start(VirtualTime now, absl::Span<const LinkUse> uses, double bytes,
                           double most_bytes_per_s) {
+  Touch({}, now);
   const FlowId id = next_++;
   Flow& flow = flows_[id];
   flow.left = Sane(bytes);
@@ -68,13 +70,11 @@ FlowId FlowNetwork::Start(VirtualTime now, absl::Span<const LinkUse> uses, doubl
     ends_.emplace(now, id);
     return id;
   }
-  std::vector<LinkId> links;
-  for (const LinkUse& use : flow.uses) links.push_back(use.link);
-  if (links.empty()) {
+  if (flow.uses.empty()) {
     flow.rate = flow.most;
     SetEnd(id, flow, now);
   } else {
-    Divide(std::move(links), now);
+    Touch(flow.uses, now);
   }
   return id;
 }
@@ -85,21 +85,25 @@ void FlowNetwork::Cancel(FlowId flow, VirtualTime now) {
 
 std::vector<FlowId> FlowNetwork::Ended(VirtualTime now) {
   std::vector<FlowId> ended;
-  while (!ends_.empty() && ends_.begin()->first <= now) {
-    const auto [end, id] = *ends_.begin();
-    ended.push_back(id);
-    Remove(id, end);
+  while (NextEnd() <= now && !ends_.empty()) {
+    const VirtualTime end = ends_.begin()->first;
+    while (!ends_.empty() && ends_.begin()->first == end) {
+      ended.push_back(ends_.begin()->second);
+      Remove(ended.back(), end);
+    }
   }
   return ended;
 }
 
-double FlowNetwork::RateOf(FlowId flow) const {
+double FlowNetwork::RateOf(FlowId flow) {
+  Settle();
   const auto it = flows_.find(flow);
   return it == flows_.end() ? 0 : it->second.rate;
 }
 
 double FlowNetwork::CarriedBy(LinkId link, VirtualTime now) {
   if (link >= links_.size()) return 0;
+  Settle();
   const Link& of = links_[link];
   return of.carried + of.rate * Seconds(std::max(now, of.since) - of.since);
 }
@@ -120,15 +124,25 @@ void FlowNetwork::SetEnd(FlowId id, Flow& flow, VirtualTime now) {
 }
 
 void FlowNetwork::Remove(FlowId id, VirtualTime now) {
+  Touch({}, now);  // what was before is divided with it
   auto node = flows_.extract(id);
   const Flow& flow = node.mapped();
   ends_.erase({flow.end, id});
-  std::vector<LinkId> links;
-  for (const LinkUse& use : flow.uses) {
-    std::erase(links_[use.link].flows, id);
-    links.push_back(use.link);
-  }
-  if (!links.empty()) Divide(std::move(links), now);
+  for (const LinkUse& use : flow.uses) std::erase(links_[use.link].flows, id);
+  Touch(flow.uses, now);
+}
+
+void FlowNetwork::Touch(const std::vector<LinkUse>& uses, VirtualTime now) {
+  if (now != touched_at_) Settle();
+  touched_at_ = now;
+  for (const LinkUse& use : uses) touched_.push_back(use.link);
+}
+
+void FlowNetwork::Settle() {
+  if (touched_.empty()) return;
+  std::sort(touched_.begin(), touched_.end());
+  touched_.erase(std::unique(touched_.begin(), touched_.end()), touched_.end());
+  Divide(std::exchange(touched_, {}), touched_at_);
 }
 
 void FlowNetwork::Divide(std::vector<LinkId> links, VirtualTime now) {

@@ -27,9 +27,9 @@ struct LinkUse {
 // along its path, or all hops of a pipelined collective, which are as fast as the slowest.
 //
 // Rates change when a flow comes or goes or a link changes, and only of those that are connected
-// with it by links that they share. Times are exact to the picosecond for flows whose rate does
-// not change; a change costs less than a picosecond. The same calls give the same times.
-// Not thread-safe.
+// with it by links that they share; what happens at one time changes them once. Times are exact to
+// the picosecond for flows whose rate does not change; a change costs less than a picosecond. The
+// same calls give the same times. Not thread-safe.
 class FlowNetwork {
  public:
   // Bytes per second, one way; at least 0 (the link is down).
@@ -48,7 +48,8 @@ class FlowNetwork {
 
   // When the next flow is over if nothing comes or goes; Infinity if none is, or all that are
   // left cannot move.
-  VirtualTime NextEnd() const {
+  VirtualTime NextEnd() {
+    Settle();
     return ends_.empty() ? VirtualTime::Infinity() : ends_.begin()->first;
   }
   // The flows that are over by `now`, in the order of their ends; times past the first of them
@@ -56,7 +57,7 @@ class FlowNetwork {
   std::vector<FlowId> Ended(VirtualTime now);
 
   // Bytes/s; 0 for one that is over or cannot move.
-  double RateOf(FlowId flow) const;
+  double RateOf(FlowId flow);
   size_t flows() const { return flows_.size(); }
   // Bytes that have crossed the link until `now`.
   double CarriedBy(LinkId link, VirtualTime now);
@@ -79,6 +80,9 @@ class FlowNetwork {
     double free = 0, waiting = 0;
   };
 
+  // These links are to be divided anew; what happens at one time is divided once.
+  void Touch(const std::vector<LinkUse>& uses, VirtualTime now);
+  void Settle();
   // Divides anew what is connected with these links.
   void Divide(std::vector<LinkId> links, VirtualTime now);
   void Fill(const std::vector<LinkId>& links, const std::vector<FlowId>& flows);
@@ -91,6 +95,8 @@ class FlowNetwork {
   std::set<std::pair<VirtualTime, FlowId>> ends_;
   FlowId next_ = 1;
   uint64_t visit_ = 0;
+  std::vector<LinkId> touched_;
+  VirtualTime touched_at_;
 };
 
 }  // namespace phantora

@@ -1,0 +1,75 @@
+// Switches, network interfaces and the links between them; and the ways through.
+#ifndef PHANTORA_FABRIC_NETWORK_GRAPH_H_
+#define PHANTORA_FABRIC_NETWORK_GRAPH_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "clock/virtual_time.h"
+#include "fabric/flow_network.h"
+
+namespace phantora {
+
+using NodeId = uint32_t;
+
+// How traffic is spread over ways of equal length.
+enum class Multipath {
+  kEcmp,   // a hash of the flow picks one; flows collide
+  kSpray,  // every packet takes another: all are used alike
+};
+
+// A way through the network: what a flow does to its links, and how long its first byte takes.
+struct Route {
+  std::vector<LinkUse> uses;
+  VirtualSpan latency;
+  bool exists = false;
+};
+
+// Nodes and links are added first, then routes are asked for; a link that fails is told to
+// both this and the FlowNetwork. Ways are the shortest, by number of links. Not thread-safe.
+class NetworkGraph {
+ public:
+  explicit NetworkGraph(FlowNetwork* network) : network_(network) {}
+
+  NodeId AddNode(std::string name);
+  // Both ways, each of its own. Returns the first of the two links; the other follows it.
+  LinkId Connect(NodeId a, NodeId b, double bytes_per_s, VirtualSpan latency);
+  // Neither way of this link is used by later routes, or both are again.
+  void SetUp(LinkId first, bool up);
+
+  // With kEcmp, `hash` picks the way at each node: equal hashes go the same way. Does not exist
+  // between nodes that are not connected. To itself it is empty.
+  Route RouteBetween(NodeId from, NodeId to, Multipath multipath, uint64_t hash = 0);
+  // Shortest ways between two nodes; saturates.
+  uint64_t WaysBetween(NodeId from, NodeId to);
+
+  size_t nodes() const { return nodes_.size(); }
+  const std::string& NameOf(NodeId node) const { return nodes_[node].name; }
+  // "leaf 3 to spine 1".
+  std::string NameOfLink(LinkId link) const;
+
+ private:
+  struct Edge {
+    NodeId from = 0, to = 0;
+    VirtualSpan latency;
+    bool up = true;
+  };
+  struct Node {
+    std::string name;
+    std::vector<LinkId> out;
+  };
+  // Links from each node to `to`, one per hop; kNowhere where there is no way.
+  const std::vector<uint32_t>& DistancesTo(NodeId to);
+  std::vector<LinkId> NextHops(NodeId at, const std::vector<uint32_t>& distances) const;
+
+  FlowNetwork* const network_;
+  std::vector<Node> nodes_;
+  absl::flat_hash_map<LinkId, Edge> edges_;
+  absl::flat_hash_map<NodeId, std::vector<uint32_t>> distances_;  // by destination
+};
+
+}  // namespace phantora
+
+#endif  // PHANTORA_FABRIC_NETWORK_GRAPH_H_

@@ -1,6 +1,7 @@
 // PyTorch's kernels over the elements of tensors (TensorIterator): arithmetic, copies, random
 // numbers, and indexing by tensors.
 #include <algorithm>
+#include <cmath>
 
 #include "profiles/work/kernel_symbol.h"
 #include "profiles/work/offset_calculator.h"
@@ -33,6 +34,30 @@ class Contiguous : public WorkForm {
  private:
   const double bytes_each_;
   const bool wide_;
+};
+
+// As many elements per thread as PyTorch has chosen, which the grid shows; the code has so much
+// traffic for all of them, in each of its paths.
+class PerThread : public WorkForm {
+ public:
+  PerThread(double per_pass, int paths) : per_path_(per_pass / paths) {}
+
+  KernelWork Of(const LaunchShape& launch) const override {
+    const double count = CountOf(launch, false);
+    for (const double elements : {1, 2, 4, 8, 16, 32}) {
+      if (std::ceil(count / (elements * launch.block[0])) == launch.grid[0]) {
+        // What a single block does is too little to matter.
+        return Elements(count, per_path_ / (launch.grid[0] == 1 ? kUsually : elements));
+      }
+    }
+    KernelWork work = Elements(count, per_path_ / kUsually);
+    work.checked = false;
+    return work;
+  }
+
+ private:
+  static constexpr double kUsually = 4;
+  const double per_path_;
 };
 
 // Types are converted on the way, and LoadWithCast<inputs> and StoreWithCast<1> say their
@@ -135,10 +160,12 @@ FoundForm FindElementwise(const KernelFacts& kernel) {
   const std::string_view symbol = kernel.symbol;
   const double per_pass = kernel.code->loaded + kernel.code->stored;
   if (Has(symbol, "vectorized_elementwise_kernel")) {
-    // A path of vectors and one of single elements, each as many elements as a thread does.
-    const double elements = std::max(4, LiteralAfter(symbol, "elementwise_kernelI", 4));
-    return {WorkFamily::kElementwise,
-            std::make_shared<Contiguous>(per_pass / (2 * elements), false)};
+    // A path of vectors and one of single elements.
+    return {WorkFamily::kElementwise, std::make_shared<PerThread>(per_pass, 2)};
+  }
+  if (symbol.substr(0, 2) != "_Z" && Has(symbol, "_vectorized") && Has(symbol, "_kernel")) {
+    // What PyTorch compiles at run time (jiterator), likewise.
+    return {WorkFamily::kElementwise, std::make_shared<PerThread>(per_pass, 2)};
   }
   if (Has(symbol, "unrolled_elementwise_kernel")) {
     const int inputs = LiteralAfter(symbol, "LoadWithCastI", 0);
@@ -147,7 +174,7 @@ FoundForm FindElementwise(const KernelFacts& kernel) {
               std::make_shared<Converting>(kernel.Offset(5), static_cast<uint32_t>(inputs),
                                            kernel.Offset(6))};
     }
-    return {WorkFamily::kElementwise, std::make_shared<Contiguous>(per_pass / 4, false)};
+    return {WorkFamily::kElementwise, std::make_shared<PerThread>(per_pass, 1)};
   }
   if (Has(symbol, "index_elementwise_kernelI")) {
     const int tensors = Has(symbol, "flip_kernel") ? 2 : 3;

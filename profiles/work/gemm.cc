@@ -23,7 +23,7 @@ struct GemmLayout {
 };
 constexpr GemmLayout kGemmLayouts[] = {
     // cuBLAS 12.1; 12.4; 12.6 to 12.9, whose batch is beside the others': see kLaterBatch.
-    {"xmma_gemm", 2288, 2288, 0x6ec, 0x6f0, 0x6f4, 0, 0, 0, 0, true, "tilesize"},
+    {"xmma_gemm", 2288, 2288, 0x6ec, 0x6f0, 0x6f4, 0x8b8, 0, 0, 0, true, "tilesize"},
     {"xmma_gemm", 2000, 4096, 0x40, 0x44, 0x48, 0xa8, 0, 0, 0, true, "tilesize"},
     {"xmma_gemm", 600, 1999, 0x9c, 0xa0, 0xa4, 0x268, 0, 0, 0, false, "tilesize"},
     {"xmma_gemm", 400, 599, 0x68, 0x6c, 0x70, 0, 0, 0, 0x1a0, false, "tilesize"},
@@ -31,6 +31,8 @@ constexpr GemmLayout kGemmLayouts[] = {
     // Products with a triangular or symmetric matrix, which cuBLAS takes for others too.
     {"xmma_trmm", 600, 1999, 0x9c, 0xa0, 0xa4, 0x268, 0, 0, 0, false, "tilesize"},
     {"xmma_symm", 600, 1999, 0x9c, 0xa0, 0xa4, 0x268, 0, 0, 0, false, "tilesize"},
+    {"cutlass6Kernel", 336, 336, 0x0, 0x4, 0x8, 0xfc, 0xf8, 0, 0, false, "gemm_s8_"},
+    {"cutlass6Kernel", 440, 440, 0x0, 0x4, 0x8, 0x13c, 0x138, 0, 0, false, "gemm_"},
     {"cutlass6Kernel", 344, 344, 0x0, 0x4, 0x8, 0x104, 0x100, 0, 0, false, "gemm_"},
     {"cutlass6Kernel", 448, 448, 0x0, 0x4, 0x8, 0x144, 0x140, 0, 0, false, "gemm_"},
     {"magma_sgemmEx_kernel", 176, 176, 0x0, 0x4, 0x8, 0, 0, 0, 0, false, ""},
@@ -141,20 +143,20 @@ class Nvjet : public WorkForm {
 class SplitKSum : public WorkForm {
  public:
   // `sizes`, `splits`: where they are.
-  SplitKSum(double element_bytes, uint32_t sizes, uint32_t splits)
-      : element_bytes_(element_bytes), sizes_(sizes), splits_(splits) {}
+  SplitKSum(double element_bytes, double part_bytes, uint32_t sizes, uint32_t splits)
+      : element_bytes_(element_bytes), part_bytes_(part_bytes), sizes_(sizes), splits_(splits) {}
 
   KernelWork Of(const LaunchShape& launch) const override {
     KernelWork work;
     const double m = launch.At<int32_t>(sizes_ + 4), n = launch.At<int32_t>(sizes_),
                  splits = launch.At<int32_t>(splits_);
-    work.bytes = m * n * (splits * 4 + element_bytes_);
+    work.bytes = m * n * (splits * part_bytes_ + element_bytes_);
     work.checked = m > 0 && n > 0 && splits > 0 && splits <= 1024;
     return work;
   }
 
  private:
-  const double element_bytes_;
+  const double element_bytes_, part_bytes_;
   const uint32_t sizes_, splits_;
 };
 
@@ -189,10 +191,15 @@ class MatrixVector : public WorkForm {
 FoundForm FindGemm(const KernelFacts& kernel) {
   if (Has(kernel.symbol, "splitKreduce_kernel")) {
     const bool half = Has(kernel.symbol, "bfloat16") || Has(kernel.symbol, "half");
-    // Its first parameter has all of them: 56 bytes to cuBLAS 12.4, 64 for doubles; 60 later.
+    // Its first parameter has all of them: 56 bytes to cuBLAS 12.4 and 60 later, for doubles 64
+    // and 72.
     const uint32_t bytes = kernel.parameters.empty() ? 0 : kernel.parameters[0].size;
-    const uint32_t sizes = bytes == 64 ? 0x10 : 8, splits = bytes == 60 ? 0x28 : sizes + 0x1c;
-    return {WorkFamily::kOther, std::make_shared<SplitKSum>(half ? 2 : 4, sizes, splits)};
+    const bool doubles = bytes >= 64, later = bytes == 60 || bytes == 72;
+    const uint32_t sizes = doubles ? 0x10 : 8, splits = sizes + (later ? 0x20 : 0x1c);
+    return {WorkFamily::kOther, std::make_shared<SplitKSum>(half      ? 2
+                                                            : doubles ? 8
+                                                                      : 4,
+                                                            doubles ? 8 : 4, sizes, splits)};
   }
   if (Has(kernel.symbol, "cublasGemvParams") && kernel.parameter_bytes >= 152) {
     return {WorkFamily::kGemm, std::make_shared<MatrixVector>(kernel.symbol)};

@@ -36,9 +36,11 @@ double ElementBytes(std::string_view symbol, std::string_view after) {
   const size_t at = symbol.find(after);
   if (at == symbol.npos) return 4;
   std::string_view rest = symbol.substr(at + after.size(), 48);
-  // A number may come first: "Li4EN3c108BFloat16E".
-  if (!rest.empty() && rest[0] == 'L') rest.remove_prefix(std::min(rest.size(), rest.find('E')));
-  if (!rest.empty() && rest[0] == 'E') rest.remove_prefix(1);
+  // Numbers may come first: "Li8ELi32EN3c108BFloat16E".
+  while (!rest.empty() && rest[0] == 'L') {
+    rest.remove_prefix(std::min(rest.size(), rest.find('E')));
+    if (!rest.empty()) rest.remove_prefix(1);
+  }
   if (rest.empty()) return 4;
   switch (rest[0]) {
     case 'd':

@@ -48,7 +48,8 @@ class Fixture {
       const int32_t sizes[] = {2304, 12288, 64 * (1 + i)};
       std::memcpy(launch.parameters.data() + 0x68, sizes, sizeof sizes);
       std::memcpy(launch.parameters.data() + 0x80, &sizes[2], 4);
-      std::memcpy(launch.parameters.data(), &sizes[1], 4);
+      const int32_t elements = 18 * 128 * 4;
+      std::memcpy(launch.parameters.data(), &elements, 4);
       launch.qmd.grid = {18, 96, 1};
       launch.qmd.block = {128, 1, 1};
       launch.qmd.program = static_cast<uint64_t>(i % kKernels) << 16;

@@ -1,0 +1,294 @@
+#include "fabric/cluster.h"
+
+#include <yaml-cpp/yaml.h>
+
+#include <algorithm>
+#include <fstream>
+#include <map>
+#include <set>
+#include <sstream>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
+#include "fabric/embedded_data.h"
+#include "fabric/network_shapes.h"
+
+namespace phantora {
+namespace {
+
+constexpr char kDirectory[] = "fabric/data/clusters/", kEnding[] = ".yaml";
+constexpr int kMostHosts = 1 << 16;
+constexpr double kBytesPerGbit = 1e9 / 8;
+
+// Thrown within this file only, as the YAML library does.
+struct Wrong {
+  std::string message;
+};
+
+// The keys of a part of the file, each to be read once.
+class Part {
+ public:
+  Part(const std::string& file, std::string name, const YAML::Node& node)
+      : file_(file), name_(std::move(name)), node_(node) {
+    if (!node_.IsMap()) Fail(node_, absl::StrCat(name_, " must be a list of keys and values"));
+  }
+
+  template <typename T>
+  T Get(const char* key, T least, T most) {
+    const YAML::Node value = Find(key);
+    T number{};
+    try {
+      number = value.as<T>();
+    } catch (const YAML::Exception&) {
+      Fail(value, absl::StrCat(name_, ".", key, " must be a number"));
+    }
+    if (!(number >= least && number <= most)) {
+      Fail(value, absl::StrCat(name_, ".", key, " must be from ", least, " to ", most));
+    }
+    return number;
+  }
+
+  int Count(const char* key, int most = kMostHosts) { return Get<int>(key, 1, most); }
+
+  std::string Text(const char* key) {
+    const YAML::Node value = Find(key);
+    if (!value.IsScalar()) Fail(value, absl::StrCat(name_, ".", key, " must be a word"));
+    return value.Scalar();
+  }
+
+  bool Flag(const char* key) {
+    const YAML::Node value = Find(key);
+    try {
+      return value.as<bool>();
+    } catch (const YAML::Exception&) {
+      Fail(value, absl::StrCat(name_, ".", key, " must be true or false"));
+    }
+  }
+
+  template <typename T>
+  T OneOf(const char* key, const std::map<std::string, T>& words) {
+    const std::string word = Text(key);
+    const auto found = words.find(word);
+    if (found != words.end()) return found->second;
+    Fail(node_[key],
+         absl::StrCat(name_, ".", key, " is \"", word, "\"; it may be ",
+                      absl::StrJoin(words, ", ", [](std::string* out, const auto& item) {
+                        out->append(item.first);
+                      })));
+  }
+
+  std::vector<int> Counts(const char* key) {
+    const YAML::Node value = Find(key);
+    std::vector<int> counts;
+    try {
+      counts = value.as<std::vector<int>>();
+    } catch (const YAML::Exception&) {
+      Fail(value, absl::StrCat(name_, ".", key, " must be numbers in brackets"));
+    }
+    return counts;
+  }
+
+  YAML::Node Find(const char* key) {
+    read_.insert(key);
+    const YAML::Node value = node_[key];
+    if (!value) Fail(node_, absl::StrCat(name_, " needs the key \"", key, "\""));
+    return value;
+  }
+
+  // Every key there is has been read.
+  void Done() const {
+    for (const auto& item : node_) {
+      const std::string key = item.first.Scalar();
+      if (read_.contains(key)) continue;
+      Fail(item.first, absl::StrCat(name_, " has no key \"", key, "\"; its keys are ",
+                                    absl::StrJoin(read_, ", ")));
+    }
+  }
+
+  [[noreturn]] void Fail(const YAML::Node& node, const std::string& what) const {
+    throw Wrong{absl::StrCat(file_, ":", node.Mark().line + 1, ": ", what)};
+  }
+
+ private:
+  const std::string& file_;
+  const std::string name_;
+  const YAML::Node node_;
+  std::set<std::string> read_;
+};
+
+Cluster::Host ReadHost(Part part) {
+  Cluster::Host host;
+  host.gpu = part.Text("gpu");
+  host.gpus = part.Count("gpus", 16);
+  host.nvlink = part.Flag("nvlink");
+  host.amd_cpu = part.OneOf<bool>("cpu", {{"intel", false}, {"amd", true}});
+  host.cores = part.Count("cores");
+  host.memory_gib = part.Count("memory_gib");
+  host.nics = part.Count("nics", 64);
+  part.Done();
+  return host;
+}
+
+Cluster::Nic ReadNic(Part part) {
+  Cluster::Nic nic;
+  using Transport = Cluster::Transport;
+  nic.transport = part.OneOf<Transport>("transport", {{"infiniband", Transport::kInfiniband},
+                                                      {"roce", Transport::kRoce},
+                                                      {"ethernet", Transport::kEthernet}});
+  nic.bytes_per_s = part.Get<double>("gbit_per_s", 0.001, 1e5) * kBytesPerGbit;
+  nic.messages_per_s = part.Get<double>("messages_per_us", 0.001, 1e6) * 1e6;
+  part.Done();
+  return nic;
+}
+
+Cluster::Network ReadNetwork(Part part) {
+  Cluster::Network network;
+  using Shape = Cluster::Shape;
+  network.shape = part.OneOf<Shape>("shape", {{"rails", Shape::kRails},
+                                              {"leaf-spine", Shape::kLeafSpine},
+                                              {"clos", Shape::kClos},
+                                              {"dragonfly+", Shape::kDragonflyPlus},
+                                              {"torus", Shape::kTorus}});
+  switch (network.shape) {
+    case Shape::kRails:
+      network.hosts_per_group = part.Count("hosts_per_group");
+      break;
+    case Shape::kTorus:
+      network.torus = part.Counts("torus");
+      break;
+    default:
+      network.hosts_per_leaf = part.Count("hosts_per_leaf");
+      break;
+  }
+  if (network.shape == Shape::kRails || network.shape == Shape::kLeafSpine) {
+    network.spines = part.Count("spines");
+    network.uplinks = part.Count("uplinks");
+  }
+  if (network.shape == Shape::kClos || network.shape == Shape::kDragonflyPlus) {
+    network.leaves_per_pod = part.Count("leaves_per_pod");
+    network.spines_per_pod = part.Count("spines_per_pod");
+  }
+  if (network.shape == Shape::kClos) network.cores_per_plane = part.Count("cores_per_plane");
+  network.core_bytes_per_s = part.Get<double>("core_gbit_per_s", 0.001, 1e5) * kBytesPerGbit;
+  constexpr int kLongest = 1'000'000'000;  // a second
+  network.edge_latency = VirtualSpan::Nanoseconds(part.Get<int>("edge_latency_ns", 0, kLongest));
+  network.core_latency = VirtualSpan::Nanoseconds(part.Get<int>("core_latency_ns", 0, kLongest));
+  network.mtu = part.Get<int>("mtu", 256, 65536);
+  network.multipath = part.OneOf<Multipath>(
+      "multipath", {{"ecmp", Multipath::kEcmp}, {"spray", Multipath::kSpray}});
+  part.Done();
+  return network;
+}
+
+Cluster ReadCluster(const std::string& file, const YAML::Node& root) {
+  Part part(file, "a cluster", root);
+  Cluster cluster;
+  cluster.about = part.Text("about");
+  cluster.hosts = part.Count("hosts");
+  cluster.host = ReadHost(Part(file, "host", part.Find("host")));
+  cluster.nic = ReadNic(Part(file, "nic", part.Find("nic")));
+  cluster.network = ReadNetwork(Part(file, "network", part.Find("network")));
+  part.Done();
+  return cluster;
+}
+
+absl::Status SetHosts(const std::string& number, Cluster& cluster) {
+  if (!absl::SimpleAtoi(number, &cluster.hosts) || cluster.hosts < 1 ||
+      cluster.hosts > kMostHosts) {
+    return absl::InvalidArgumentError(absl::StrCat("a cluster has from 1 to ", kMostHosts,
+                                                   " hosts, which \"", number, "\" is not"));
+  }
+  if (cluster.network.shape == Cluster::Shape::kTorus) {
+    return absl::InvalidArgumentError("how many hosts a torus has is what its sizes say");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<Cluster> ParseCluster(const std::string& file, const std::string& text) {
+  try {
+    return ReadCluster(file, YAML::Load(text));
+  } catch (const Wrong& wrong) {
+    return absl::InvalidArgumentError(wrong.message);
+  } catch (const YAML::Exception& error) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(file, ":", error.mark.line + 1, ": ", error.msg));
+  }
+}
+
+std::vector<std::string> ClusterNames() {
+  std::vector<std::string> names;
+  for (const EmbeddedFile& file : FabricData()) {
+    absl::string_view name(file.name.data(), file.name.size());
+    if (absl::ConsumePrefix(&name, kDirectory) && absl::ConsumeSuffix(&name, kEnding)) {
+      names.emplace_back(name);
+    }
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+absl::StatusOr<Cluster> FindCluster(const std::string& wanted) {
+  const size_t colon = wanted.rfind(':');
+  const std::string name = wanted.substr(0, colon);
+  absl::StatusOr<Cluster> cluster =
+      absl::NotFoundError(absl::StrCat("there is no cluster named ", name, "; known are ",
+                                       absl::StrJoin(ClusterNames(), ", "), ", or give a file"));
+  if (absl::StrContains(name, "/") || absl::EndsWith(name, kEnding)) {
+    std::ifstream file(name);
+    if (!file) return absl::NotFoundError(absl::StrCat("cannot read ", name));
+    std::stringstream text;
+    text << file.rdbuf();
+    cluster = ParseCluster(name, text.str());
+  } else {
+    const std::string path = absl::StrCat(kDirectory, name, kEnding);
+    for (const EmbeddedFile& file : FabricData()) {
+      if (file.name == path) cluster = ParseCluster(path, std::string(file.content));
+    }
+  }
+  if (!cluster.ok()) return cluster;
+  cluster->name = name;
+  if (colon != std::string::npos) {
+    if (auto status = SetHosts(wanted.substr(colon + 1), *cluster); !status.ok()) return status;
+  }
+  return cluster;
+}
+
+absl::StatusOr<std::vector<std::vector<NodeId>>> BuildNetwork(const Cluster& cluster,
+                                                              NetworkGraph& graph) {
+  const Cluster::Network& network = cluster.network;
+  const LinkSpeeds speeds = {cluster.nic.bytes_per_s, network.core_bytes_per_s,
+                             network.edge_latency, network.core_latency};
+  const int nics = cluster.host.nics;
+  switch (network.shape) {
+    case Cluster::Shape::kRails:
+      return BuildRails(graph, cluster.hosts, nics, network.hosts_per_group, network.spines,
+                        network.uplinks, speeds);
+    case Cluster::Shape::kLeafSpine:
+      return BuildLeafSpine(graph, cluster.hosts, nics, network.hosts_per_leaf, network.spines,
+                            network.uplinks, speeds);
+    case Cluster::Shape::kClos:
+      return BuildClos(graph, cluster.hosts, nics, network.hosts_per_leaf, network.leaves_per_pod,
+                       network.spines_per_pod, network.cores_per_plane, speeds);
+    case Cluster::Shape::kDragonflyPlus:
+      return BuildDragonflyPlus(graph, cluster.hosts, nics, network.hosts_per_leaf,
+                                network.leaves_per_pod, network.spines_per_pod, speeds);
+    case Cluster::Shape::kTorus: {
+      int64_t hosts = 1;
+      for (const int size : network.torus) hosts *= std::max(size, 1);
+      if (hosts != cluster.hosts) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            "the torus has ", hosts, " places, but the cluster ", cluster.hosts, " hosts"));
+      }
+      return BuildTorus(graph, network.torus, nics, speeds);
+    }
+  }
+  return absl::InternalError("no such shape");
+}
+
+}  // namespace phantora

@@ -1,6 +1,7 @@
 #include "profiles/work/code_summary.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <optional>
@@ -10,6 +11,8 @@ namespace {
 
 constexpr uint64_t kInstruction = 16;
 constexpr size_t kMostLoops = 64;
+// That may end a loop.
+constexpr int kMostComparisons = 32;
 // How far back, and through how many copies, the bound of a loop is looked for.
 constexpr size_t kMostInstructionsBack = 4096;
 constexpr int kMostCopies = 4;
@@ -93,7 +96,7 @@ class Reader {
     }
     for (size_t i = 0; i < count_; ++i) {
       const Instruction instruction = At(i);
-      CodeSummary::Part& part = summary.parts[PartOf(i)];
+      CodeSummary::Part& part = summary.parts[part_of_[i]];
       if (const uint32_t loaded = LoadedBy(instruction); loaded > 0) {
         (instruction.kept() ? part.kept : part.loaded) += loaded, summary.loaded += loaded;
       } else if (instruction.operation() == kGlobalStore) {
@@ -192,13 +195,12 @@ class Reader {
         }
       }
     }
-  }
-
-  size_t PartOf(size_t index) const {
-    for (size_t i = loops_.size(); i > 0; --i) {
-      if (loops_[i - 1].begin <= index && index <= loops_[i - 1].end) return i;
+    part_of_.assign(count_, 0);
+    for (size_t i = 0; i < loops_.size(); ++i) {
+      std::fill(part_of_.begin() + static_cast<ptrdiff_t>(loops_[i].begin),
+                part_of_.begin() + static_cast<ptrdiff_t>(loops_[i].end) + 1,
+                static_cast<uint8_t>(i + 1));
     }
-    return 0;
   }
 
   // What a register holds when the loop begins, if that is a number or a parameter plus one.
@@ -244,32 +246,40 @@ class Reader {
     return Value{0, constant - static_cast<int32_t>(parameters_at_)};
   }
 
-  // The step of a register that is counted in the loop; 0 if it is not.
-  double StepOf(const Loop& loop, uint32_t counter, bool uniform) const {
+  // The step of each register that is counted in the loop; 0 if it is not. Uniform registers
+  // come second.
+  using Steps = std::array<std::array<double, 256>, 2>;
+  Steps StepsIn(const Loop& loop) const {
+    Steps steps{};
     for (size_t i = loop.begin; i <= loop.end; ++i) {
       const Instruction add = At(i);
-      if (add.operation() == (uniform ? kUniformAdd : kIntegerAdd) && add.form() == kImmediate &&
-          add.result() == counter && add.first() == counter && add.immediate() != 0) {
-        return add.immediate();
+      const bool uniform = add.operation() == kUniformAdd;
+      if (!uniform && add.operation() != kIntegerAdd) continue;
+      double& step = steps[uniform ? 1 : 0][add.result()];
+      if (add.form() == kImmediate && add.first() == add.result() && step == 0) {
+        step = add.immediate();
       }
     }
-    return 0;
+    return steps;
   }
 
   CodeSummary::Trips TripsOf(size_t number) const {
     const Loop& loop = loops_[number];
+    const Steps steps = StepsIn(loop);
     CodeSummary::Trips best;
     double most = 0;
+    int looked_at = 0;
     for (size_t i = loop.begin; i <= loop.end; ++i) {
-      if (PartOf(i) != number + 1) continue;  // a loop within has its own
+      if (part_of_[i] != number + 1) continue;  // a loop within has its own
       const Instruction compare = At(i);
       const bool uniform = compare.operation() == kUniformCompare;
       if (!uniform && compare.operation() != kIntegerCompare) continue;
       // It has to decide whether there is another turn.
       if (compare.compared() != At(loop.end).guard()) continue;
+      if (++looked_at > kMostComparisons) break;
       uint32_t counter = compare.first();
       bool counter_uniform = uniform;
-      double step = StepOf(loop, counter, uniform);
+      double step = steps[uniform ? 1 : 0][counter];
       std::optional<Value> bound;
       if (compare.form() == kImmediate) {
         bound = Value{double(compare.immediate()), -1};
@@ -283,7 +293,7 @@ class Reader {
         } else {
           counter_uniform = second_uniform;
           counter = compare.second();
-          step = StepOf(loop, counter, counter_uniform);
+          step = steps[counter_uniform ? 1 : 0][counter];
           bound = ValueBefore(loop.begin, compare.first(), uniform);
         }
       }
@@ -307,6 +317,7 @@ class Reader {
   const size_t count_;
   const uint32_t parameters_at_;
   std::vector<Loop> loops_;
+  std::vector<uint8_t> part_of_;  // of each instruction
 };
 
 }  // namespace

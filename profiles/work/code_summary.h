@@ -35,7 +35,7 @@ struct CodeSummary {
 
 // Of Volta's instruction encoding and later (nvdisasm of public cubins shows it). The code is
 // untrusted. `parameters_at` is where the first parameter is in constant bank 0. Linear in the
-// length of the code but for nested loops, of which there are at most 64.
+// length of the code, times loops in each other, of which there are at most 64.
 CodeSummary Summarise(absl::Span<const uint8_t> code, uint32_t parameters_at);
 
 }  // namespace phantora

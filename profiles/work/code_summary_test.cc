@@ -147,6 +147,17 @@ TEST(CodeSummaryTest, WhatIsToStayInTheCacheIsReadAgain) {
   EXPECT_EQ(work.cached_bytes, 32);
 }
 
+TEST(CodeSummaryTest, CodeThatIsNothingButComparisonsInLoops) {
+  // As large as code may be: what it costs to look at must not grow with its square.
+  Code code;
+  for (int i = 0; i < 200'000; ++i) {
+    code.Count(static_cast<uint64_t>(i % 250), 1);
+    code.CompareWithRegister(static_cast<uint64_t>(i % 250), 251);
+  }
+  for (int i = 0; i < 100; ++i) code.BranchTo(static_cast<size_t>(i));
+  EXPECT_EQ(code.Read().parts.size(), 65);
+}
+
 TEST(CodeSummaryTest, AnyBytesAreCode) {
   std::mt19937_64 random(7);
   for (int i = 0; i < 2000; ++i) {

@@ -322,7 +322,7 @@ void SimulatedTime::HoldOrAnswer(const seccomp_notif& notification, pid_t id, in
   quiet_ = false;
   if (wait->verdict() == TimedWait::Verdict::kWait) {
     const int descriptor = wait->WatchDescriptors(pidfd, held_.copies_left(id));
-    if ((descriptor >= 0 && IsReady(descriptor, POLLIN)) ||
+    if ((descriptor >= 0 && IsReady(descriptor, POLLIN) && wait->CollectReady()) ||
         wait->AwaitsSignal(SignalsOf(thread).pending())) {
       Runs(thread);
       wait->ReleaseDescriptors();
@@ -545,7 +545,9 @@ bool SimulatedTime::Ready(int descriptor, NotifyListener& listener) {
   }
   bool known = false;
   auto call = held_.Watching(descriptor, &known);
-  if (call != held_.end()) LetGo(call, listener, &TimedWait::Ready);
+  if (call != held_.end() && call->second.wait->CollectReady()) {
+    LetGo(call, listener, &TimedWait::Ready);
+  }
   return known;
 }
 

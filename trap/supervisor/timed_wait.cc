@@ -388,6 +388,39 @@ int TimedWait::WatchDescriptors(int pidfd, size_t most) {
   return watched_.get();
 }
 
+bool TimedWait::CollectReady() {
+  // A signalfd has no copy here: only the caller can look at it.
+  if (kind_ != Kind::kPoll || watches_.empty() || copies_.size() != watches_.size()) return true;
+  std::vector<pollfd> polls;
+  for (size_t i = 0; i < watches_.size(); ++i) {
+    polls.push_back({copies_[i].get(), static_cast<short>(watches_[i].events), 0});
+  }
+  if (poll(polls.data(), polls.size(), 0) <= 0) return false;
+  ready_.clear();
+  for (const pollfd& poll : polls) ready_.push_back(poll.revents);
+  return true;
+}
+
+bool TimedWait::AnswerPoll(NotifyListener& listener) const {
+  if (ready_.size() != watches_.size() || ready_.empty()) return false;
+  std::vector<pollfd> polls(static_cast<uint32_t>(argument(1)));
+  const RemoteAddress at{argument(0)};
+  if (!memory_.Read(at, polls.data(), polls.size() * sizeof(pollfd))) return false;
+  size_t watch = 0;
+  int64_t count = 0;
+  for (pollfd& poll : polls) {
+    poll.revents = 0;
+    if (poll.fd < 0) continue;
+    // Somebody may have written there meanwhile.
+    if (watch >= watches_.size() || poll.fd != watches_[watch].descriptor) return false;
+    poll.revents = ready_[watch++];
+    count += poll.revents != 0 ? 1 : 0;
+  }
+  if (!memory_.Write(at, polls.data(), polls.size() * sizeof(pollfd))) return false;
+  listener.ReplyValue(id(), count);
+  return true;
+}
+
 void TimedWait::WriteRemaining(VirtualTime now, bool interrupted) const {
   const int64_t left = deadline_ == VirtualTime::Infinity() || deadline_ <= now
                            ? 0
@@ -463,6 +496,7 @@ void TimedWait::Ready(NotifyListener& listener, VirtualTime now) const {
     return;
   }
   WriteRemaining(now, false);
+  if (kind_ == Kind::kPoll && AnswerPoll(listener)) return;
   listener.ReplyContinue(id());  // it finds what it waits for
 }
 

@@ -50,6 +50,10 @@ class TimedWait {
   // there is none to wait for. Verdict kContinue afterwards: they cannot be copied, or
   // are ready, or are more than `most`.
   int WatchDescriptors(int pidfd, size_t most);
+  // For those calls, before Ready(): looks which descriptors are ready now. False: none is any
+  // more, since somebody else has read from them, and the call has to wait on. (Left to the
+  // kernel, it would wait there, in real time.)
+  bool CollectReady();
   size_t copies() const { return copies_.size(); }
   int watched() const { return watched_.get(); }
   // Of a call on one descriptor.
@@ -111,6 +115,8 @@ class TimedWait {
   std::optional<uint64_t> ChangedWord() const;
   // Would the operations on System V semaphores go through, or fail, at once?
   bool SemaphoresReady() const;
+  // With what CollectReady() found; false if it cannot be written.
+  bool AnswerPoll(NotifyListener& listener) const;
   // Some calls leave the remaining time where they found the timeout.
   void WriteRemaining(VirtualTime now, bool interrupted) const;
   void LeaveToKernel(const char* why) { verdict_ = Verdict::kContinue, left_to_kernel_ = why; }
@@ -128,6 +134,7 @@ class TimedWait {
   // While they are open here, a descriptor that the caller closes stays in the set.
   std::vector<UniqueFd> copies_;
   UniqueFd watched_;
+  std::vector<short> ready_;  // of poll: what is ready, by watch
   // A signalfd tells whoever asks of his own signals, so its copy is of no use here.
   uint64_t signals_ = 0;
   // Futex words, and the values with which they are waited for.

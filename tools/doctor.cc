@@ -111,7 +111,7 @@ void CheckTrap(Doctor& doctor) {
 // What --host-time needs: clock reads of a stopped process redirected, and copies of its
 // descriptors.
 void CheckSimulatedTime(Doctor& doctor) {
-  auto filter = BuildFilter(true);
+  auto filter = BuildFilter({.simulated_time = true});
   if (!filter.ok()) return;  // CheckTrap has said so
   auto child = Launch(*filter, {.command = {"/bin/true"}, .environment = {}});
   if (!child.ok()) return;

@@ -21,9 +21,10 @@ int main(int argc, char** argv) {
   phantora::SessionOptions options;
   CLI::App app(
       "phantora-run [OPTIONS] -- COMMAND [ARGUMENTS...]\n"
-      "phantora-run doctor\n\n"
-      "Runs COMMAND, unmodified, as if this machine had NVIDIA GPUs. 'doctor' checks whether\n"
-      "this machine can.",
+      "phantora-run doctor\n"
+      "phantora-run --cluster list\n\n"
+      "Runs COMMAND, unmodified, as if this machine had NVIDIA GPUs, or were a cluster of such\n"
+      "machines. 'doctor' checks whether this machine can.",
       "phantora-run");
   app.set_version_flag("--version", absl::StrCat("phantora-run ", kVersion));
   app.add_option("--gpu", options.gpu,
@@ -33,6 +34,42 @@ int main(int argc, char** argv) {
   app.add_option("--gpus", options.gpus, "how many GPUs the machine has")
       ->check(CLI::Range(1, phantora::kMostGpus))
       ->capture_default_str();
+  auto* cluster = app.add_option("--cluster", options.job.cluster,
+                                 "a cluster: a preset ('list' prints them) or a .yaml file, with "
+                                 ":N for N hosts; the command is started once per GPU");
+  app.get_option("--gpu")->excludes(cluster);
+  app.get_option("--gpus")->excludes(cluster);
+  const std::map<std::string, phantora::Started> starts = {
+      {"auto", phantora::Started::kAuto},
+      {"per-rank", phantora::Started::kPerRank},
+      {"per-host", phantora::Started::kPerHost},
+      {"once", phantora::Started::kOnce}};
+  app.add_option(
+         "--start", options.job.started,
+         "how often the command is started on a cluster. per-rank: once per GPU; per-host: "
+         "for launchers such as torchrun; once: on the first host; auto (default): per-host "
+         "for torchrun, else per-rank")
+      ->transform(CLI::CheckedTransformer(starts))
+      ->needs(cluster);
+  app.add_flag_callback(
+         "--per-host", [&options] { options.job.started = phantora::Started::kPerHost; },
+         "the same as --start per-host")
+      ->needs(cluster);
+  app.add_option("--ranks-per-host", options.job.ranks_per_host,
+                 "start fewer ranks than a host has GPUs")
+      ->check(CLI::Range(1, phantora::kMostGpus))
+      ->needs(cluster);
+  app.add_option("--rank-env", options.job.variables,
+                 "environment variables that ranks get: torch (RANK, MASTER_ADDR, ...), slurm, "
+                 "ompi, none, or several with commas")
+      ->capture_default_str()
+      ->needs(cluster);
+  app.add_option(
+         "--output", options.job.output,
+         "what ranks write. prefix: whole lines after '[rank 3] '; merged: as it comes; else "
+         "a directory that gets a file per rank")
+      ->capture_default_str()
+      ->needs(cluster);
   app.add_option("--driver", options.driver,
                  "driver libraries: auto, a version, or the directory of libcuda.so.1")
       ->capture_default_str();
@@ -80,6 +117,10 @@ int main(int argc, char** argv) {
     // 125: phantora-run itself failed; the command was not run.
     return app.exit(error) == 0 ? 0 : 125;
   }
+  if (options.job.cluster == "list") {
+    std::fputs(phantora::DescribeClusters().c_str(), stdout);
+    return 0;
+  }
   options.command = app.remaining();
   const bool separated = !options.command.empty() && options.command[0] == "--";
   if (separated) {
@@ -97,8 +138,8 @@ int main(int argc, char** argv) {
                         : !options.log_kernels.empty() ? "--log-kernels"
                                                        : nullptr;
     if (needy != nullptr) {
-      std::fprintf(stderr, "phantora-run: %s needs simulated time, which --host-time real has not\n",
-                   needy);
+      std::fprintf(
+          stderr, "phantora-run: %s needs simulated time, which --host-time real has not\n", needy);
       return 125;
     }
   }

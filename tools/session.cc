@@ -5,15 +5,21 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <cstring>
 #include <memory>
+#include <tuple>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "clock/time_source.h"
 #include "profiles/gpu_profile.h"
 #include "tools/driver_libraries.h"
+#include "tools/emulated_host.h"
+#include "tools/host_files.h"
 #include "tools/launcher_rank.h"
+#include "tools/rank_output.h"
 #include "tools/run_recorder.h"
 #include "tools/run_report.h"
 #include "tools/run_summary.h"
@@ -28,7 +34,6 @@
 #include "trap/gpu/kernel_pricer.h"
 #include "trap/gpu/qmd.h"
 #include "trap/log.h"
-#include "trap/rm/driver_files.h"
 #include "trap/rm/machine.h"
 #include "trap/rm/os_events.h"
 #include "trap/supervisor/filter_policy.h"
@@ -37,7 +42,6 @@
 #include "trap/supervisor/process_tree.h"
 #include "trap/supervisor/supervisor.h"
 #include "trap/turn_lock.h"
-#include "trap/uvm/uvm_device.h"
 
 namespace phantora {
 namespace {
@@ -55,7 +59,8 @@ std::string Prepend(const std::string& directory, const char* variable) {
   return old == nullptr || *old == '\0' ? directory : absl::StrCat(directory, ":", old);
 }
 
-LaunchOptions MakeLaunchOptions(const SessionOptions& options, const DriverLibraries& driver) {
+LaunchOptions MakeLaunchOptions(const SessionOptions& options, const DriverLibraries& driver,
+                                const std::optional<Job>& job) {
   LaunchOptions launch;
   launch.command = options.command;
   launch.environment.emplace_back("LD_LIBRARY_PATH",
@@ -64,6 +69,7 @@ LaunchOptions MakeLaunchOptions(const SessionOptions& options, const DriverLibra
     launch.environment.emplace_back("PATH", Prepend(driver.program_directory, "PATH"));
   }
   launch.same_addresses = options.host_time.mode == HostTimeMode::kFixed;
+  if (job) launch.ranks = job->ranks;
   return launch;
 }
 
@@ -118,7 +124,9 @@ void ReportTime(const SessionOptions& options, const SimulatedTime& time,
 }
 
 void Report(const SessionOptions& options, const Supervisor& supervisor, RunRecorder& recorder,
-            ReportFiles* report, const GpuServices& services, const Machine& machine) {
+            ReportFiles* report, const GpuServices& services,
+            const std::vector<std::unique_ptr<EmulatedHost>>& hosts) {
+  const Machine& machine = hosts[0]->machine();
   const std::string unknown = machine.unknowns->Report();
   if (!unknown.empty()) {
     LogWarning(absl::StrCat(
@@ -140,7 +148,7 @@ void Report(const SessionOptions& options, const Supervisor& supervisor, RunReco
     Tell(report->Write(BuildReport({.command = options.command,
                                     .gpu = machine.profile.name,
                                     .product = machine.profile.product,
-                                    .gpus = options.gpus,
+                                    .gpus = static_cast<int>(hosts.size() * machine.gpus.size()),
                                     .driver = machine.driver.text,
                                     .host_time = Name(options.host_time.mode),
                                     .host_scale = options.host_time.scale,
@@ -157,20 +165,41 @@ void Report(const SessionOptions& options, const Supervisor& supervisor, RunReco
                       counters.traps, counters.ioctls, services.counters.kernels,
                       services.counters.internal_kernels, services.counters.copies,
                       services.counters.copied_bytes / 1e6, services.counters.faults));
-  for (const Gpu& gpu : machine.gpus) {
-    if (gpu.heap->peak() == 0) continue;
-    LogInfo(
-        absl::StrFormat("GPU %d: peak memory %.1f MiB", gpu.index, gpu.heap->peak() / 1048576.0));
+  for (size_t host = 0; host < hosts.size(); ++host) {
+    for (const Gpu& gpu : hosts[host]->machine().gpus) {
+      if (gpu.heap->peak() == 0) continue;
+      LogInfo(absl::StrFormat("%sGPU %d: peak memory %.1f MiB",
+                              hosts.size() > 1 ? absl::StrCat("host ", host, " ") : "", gpu.index,
+                              gpu.heap->peak() / 1048576.0));
+    }
   }
+}
+
+std::string DescribeFailure(const RankEnd& end, const Job& job) {
+  const int status = end.wait_status;
+  const std::string how = WIFSIGNALED(status)
+                              ? absl::StrFormat("was ended by signal %d (%s)", WTERMSIG(status),
+                                                strsignal(WTERMSIG(status)))
+                              : absl::StrFormat("failed with exit status %d", WEXITSTATUS(status));
+  const char* others = job.ranks.size() > 1 ? "; the others were ended for that" : "";
+  const RankCommand& rank = job.ranks[end.rank];
+  return absl::StrFormat("%s (%s) %s%s", rank.label, job.hosts[rank.host], how, others);
 }
 
 // In the supervisor process.
 int Supervise(const SessionOptions& options, int signals) {
-  auto profile = FindGpuProfile(options.gpu);
+  std::optional<Job> job;
+  if (!options.job.cluster.empty()) {
+    auto planned = PlanJob(options.job, options.command);
+    if (!planned.ok()) return Fail(planned.status());
+    job = *std::move(planned);
+  }
+  auto profile = FindGpuProfile(job ? job->cluster.host.gpu : options.gpu);
   if (!profile.ok()) return Fail(profile.status());
   auto driver = FindDriverLibraries(options.driver, options.force_driver_abi);
   if (!driver.ok()) return Fail(driver.status());
-  auto filter = BuildFilter(options.host_time.mode != HostTimeMode::kReal);
+  const bool simulated = options.host_time.mode != HostTimeMode::kReal;
+  auto filter = BuildFilter({.simulated_time = simulated, .virtual_hosts = job.has_value()});
   if (!filter.ok()) return Fail(filter.status());
   std::unique_ptr<TraceWriter> trace;
   if (!options.trace.empty()) {
@@ -190,11 +219,23 @@ int Supervise(const SessionOptions& options, int signals) {
     if (!opened.ok()) return Fail(opened.status());
     kernel_log = *std::move(opened);
   }
-  const bool simulated = options.host_time.mode != HostTimeMode::kReal;
+  std::unique_ptr<RankOutput> output;
+  if (job) {
+    std::vector<std::string> labels;
+    for (const RankCommand& rank : job->ranks) labels.push_back(rank.label);
+    auto made = RankOutput::Create(options.job.output, labels);
+    if (!made.ok()) return Fail(made.status());
+    output = *std::move(made);
+    for (size_t rank = 0; rank < job->ranks.size(); ++rank) {
+      std::tie(job->ranks[rank].output, job->ranks[rank].errors) =
+          output->DescriptorsOf(static_cast<int>(rank));
+    }
+  }
   if (simulated) AskForShortSlices();
   // The child is forked before any thread exists.
-  auto command = Launch(*filter, MakeLaunchOptions(options, *driver));
+  auto command = Launch(*filter, MakeLaunchOptions(options, *driver, job));
   if (!command.ok()) return Fail(command.status());
+  if (output != nullptr) output->Start();
 
   auto internal_kernels = InternalKernels::Load(driver->libcuda, profile->sm_architecture(),
                                                 GraphNodeBytes(driver->version.abi));
@@ -228,31 +269,50 @@ int Supervise(const SessionOptions& options, int signals) {
   TurnLock machine_lock;
   GpuScheduler scheduler(&machine_lock, &services, [&events] { return events.Drain(); });
   if (simulated) scheduler.Simulate(&timelines);
-  Machine machine{.profile = *profile,
-                  .driver = driver->version,
-                  .gpus = Machine::MakeGpus(*profile, options.gpus),
-                  .events = &events,
-                  .scheduler = &scheduler,
-                  .services = &services,
-                  .log = log.get(),
-                  .unknowns = &unknowns,
-                  .memory_observer = simulated ? &recorder : nullptr};
   KernelLibrary library(profile->sm_architecture(), KernelCache(), &unknowns);
   KernelNamer namer(&library, ParametersAt(profile->sm_architecture()), &unknowns);
   if (simulated) services.namer = &namer;
   services.kernel_log = kernel_log.get();
-  ResourceManager rm{.machine = &machine, .server = {}, .tracee_memory = {}};
-  SyntheticFiles files;
-  AddDriverFiles(&rm,
-                 {.uvm =
-                      [&](pid_t process) {
-                        if (simulated) namer.Prepare(process);  // it has just begun to use CUDA
-                        return std::make_shared<UvmDevice>(&rm, process);
-                      }},
-                 &files);
+  const int gpus_per_host = job ? job->cluster.host.gpus : options.gpus;
+  std::vector<std::unique_ptr<EmulatedHost>> hosts;
+  std::vector<VirtualHost> views;
+  for (int i = 0; i < (job ? job->cluster.hosts : 1); ++i) {
+    hosts.push_back(std::make_unique<EmulatedHost>(
+        Machine{.profile = *profile,
+                .driver = driver->version,
+                .gpus = Machine::MakeGpus(*profile, gpus_per_host, i),
+                .events = &events,
+                .scheduler = &scheduler,
+                .services = &services,
+                .log = log.get(),
+                .unknowns = &unknowns,
+                .memory_observer = simulated ? &recorder : nullptr},
+        [&](pid_t process) {
+          if (simulated) namer.Prepare(process);
+        }));
+    if (job) {
+      AddHostFiles(*job, i, &hosts[i]->files());
+      VirtualHost& view = hosts[i]->view();
+      view.name = job->hosts[i];
+      view.cores = job->cluster.host.cores;
+      view.memory_bytes = static_cast<uint64_t>(job->cluster.host.memory_gib) << 30;
+    }
+    views.push_back(hosts[i]->view());
+  }
+  std::vector<int> host_of_rank;
+  if (job) {
+    for (const RankCommand& rank : job->ranks) host_of_rank.push_back(rank.host);
+  }
+  std::optional<RankEnd> first_failure;
   std::unique_ptr<StatusLine> status_line;
   auto supervisor = Supervisor::Create(
-      {.files = &files,
+      {.hosts = views,
+       .host_of_rank = host_of_rank,
+       .rank_ended =
+           [&](const RankEnd& end) {
+             output->Flush();
+             if (end.wait_status != 0 && !first_failure) first_failure = end;
+           },
        .log = log.get(),
        .rank_nice = options.nice.value_or(simulated ? 0 : 19),
        .machine_lock = &machine_lock,
@@ -273,7 +333,7 @@ int Supervise(const SessionOptions& options, int signals) {
              if (ended != nullptr && ended->process == process) {
                recorder.End(process, ended->elapsed, ended->waited);
              }
-             rm.ProcessDied(process);
+             for (const auto& host : hosts) host->resource_manager().ProcessDied(process);
              timelines.ProcessDied(process);
              namer.ProcessDied(process);
            }});
@@ -283,8 +343,8 @@ int Supervise(const SessionOptions& options, int signals) {
                              absl::StrCat(std::string(supervisor.status().message()), without)));
   }
   if ((*supervisor)->time() != nullptr) clocks = &(*supervisor)->time()->clocks();
-  LogInfo(absl::StrFormat("%d x %s, driver %s from %s", options.gpus, profile->product,
-                          driver->version.text, driver->library_directory));
+  LogInfo(absl::StrFormat("%d x %s, driver %s from %s", hosts.size() * gpus_per_host,
+                          profile->product, driver->version.text, driver->library_directory));
   if (!command->listener.synchronous_wake_up()) {
     LogInfo(
         "this kernel lacks SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP (Linux 6.6); driver calls "
@@ -297,8 +357,10 @@ int Supervise(const SessionOptions& options, int signals) {
   const int status = (*supervisor)->Run(*std::move(command), signals);
   scheduler.Stop();
   if (status_line != nullptr) status_line->Stop();
+  if (output != nullptr) output->Stop();
+  if (first_failure) LogError(DescribeFailure(*first_failure, *job));
   if (kernel_log != nullptr) Tell(kernel_log->Close(), options.log_kernels);
-  Report(options, **supervisor, recorder, report.get(), services, machine);
+  Report(options, **supervisor, recorder, report.get(), services, hosts);
   if (WIFSIGNALED(status)) {
     LogInfo(absl::StrCat("the command was ended by signal ", WTERMSIG(status)));
     return 128 + WTERMSIG(status);

@@ -8,12 +8,15 @@
 #include <vector>
 
 #include "clock/host_time.h"
+#include "tools/cluster_job.h"
 
 namespace phantora {
 
 struct SessionOptions {
   std::string gpu = "h100-sxm5-80gb";
   int gpus = 1;
+  // With a cluster, it says which GPUs there are.
+  JobOptions job;
   std::string driver = "auto";
   bool force_driver_abi = false;
   std::string log_calls;  // a file; empty for none

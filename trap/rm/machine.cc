@@ -11,12 +11,13 @@ namespace {
 constexpr uint32_t kBuses[kMostGpus] = {0x1b, 0x43, 0x52, 0x61, 0x9d, 0xc3, 0xd1, 0xdf,
                                         0x24, 0x4b, 0x5a, 0x69, 0xa5, 0xcb, 0xd9, 0xe7};
 
-// A UUID that depends on the personality and the index only, so that runs are
+// A UUID that depends on the personality, the host's number and the index only, so that runs are
 // alike. (FNV-1a, spread over 16 bytes; version 4 marks as real UUIDs have.)
-std::array<uint8_t, 16> MakeUuid(const std::string& name, int index) {
+std::array<uint8_t, 16> MakeUuid(const std::string& name, int host, int index) {
   uint64_t hash = 0xcbf29ce484222325;
   std::array<uint8_t, 16> uuid;
-  const std::string seed = absl::StrFormat("%s/%d", name, index);
+  std::string seed = absl::StrFormat("%s/%d", name, index);
+  if (host > 0) absl::StrAppendFormat(&seed, "/%d", host);
   for (size_t i = 0; i < uuid.size(); ++i) {
     for (char c : seed) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001b3;
     hash ^= i;
@@ -40,12 +41,12 @@ std::string Gpu::uuid_text() const {
   return text;
 }
 
-std::vector<Gpu> Machine::MakeGpus(const GpuProfile& profile, int count) {
+std::vector<Gpu> Machine::MakeGpus(const GpuProfile& profile, int count, int host) {
   std::vector<Gpu> gpus;
   for (int i = 0; i < count; ++i) {
     gpus.push_back({.index = i,
                     .bus = kBuses[i],
-                    .uuid = MakeUuid(profile.name, i),
+                    .uuid = MakeUuid(profile.name, host, i),
                     .heap = std::make_shared<VidmemHeap>(profile.memory.usable_mib << 20)});
   }
   return gpus;

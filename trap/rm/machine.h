@@ -51,8 +51,8 @@ struct Machine {
   Gpu* GpuByUuid(const uint8_t* uuid);
   bool abi_550() const { return driver.abi >= DriverAbi::k550; }
 
-  // `count` GPUs at the PCI addresses of an HGX board.
-  static std::vector<Gpu> MakeGpus(const GpuProfile& profile, int count);
+  // `count` GPUs at the PCI addresses of an HGX board, of host number `host` of a cluster.
+  static std::vector<Gpu> MakeGpus(const GpuProfile& profile, int count, int host = 0);
 };
 
 }  // namespace phantora

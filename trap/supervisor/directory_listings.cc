@@ -41,7 +41,11 @@ bool DirectoryListings::Fill(const std::string& path, const std::string& directo
   }
   std::error_code error;
   for (const auto& host : std::filesystem::directory_iterator(path, error)) {
-    if (files_->Find(host.path().native()).verdict != SyntheticFiles::Verdict::kHost) continue;
+    const auto verdict = files_->Find(host.path().native()).verdict;
+    if (verdict == SyntheticFiles::Verdict::kAbsent ||
+        verdict == SyntheticFiles::Verdict::kSynthetic) {
+      continue;
+    }
     if (!add(host.path().filename(), Node::kLink)) return false;
   }
   return true;  // a directory that the host does not have is no error

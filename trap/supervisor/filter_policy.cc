@@ -123,7 +123,7 @@ absl::StatusOr<std::vector<sock_filter>> Export(scmp_filter_ctx context) {
 
 }  // namespace
 
-absl::StatusOr<std::vector<sock_filter>> BuildFilter(bool simulated_time) {
+absl::StatusOr<std::vector<sock_filter>> BuildFilter(const FilterOptions& options) {
   scmp_filter_ctx context = seccomp_init(SCMP_ACT_ALLOW);
   if (context == nullptr) return absl::InternalError("seccomp_init failed");
   absl::Cleanup release = [context] { seccomp_release(context); };
@@ -154,7 +154,13 @@ absl::StatusOr<std::vector<sock_filter>> BuildFilter(bool simulated_time) {
   // Shared and of a descriptor that is not negative.
   policy.Trap(SCMP_SYS(mmap), {SCMP_A3(SCMP_CMP_MASKED_EQ, MAP_SHARED, MAP_SHARED),
                                SCMP_A4(SCMP_CMP_MASKED_EQ, 0x80000000, 0)});
-  if (simulated_time) TrapTime(policy);
+  if (options.simulated_time) TrapTime(policy);
+  if (options.virtual_hosts) {
+    for (int call : {SCMP_SYS(uname), SCMP_SYS(sysinfo), SCMP_SYS(sched_getaffinity),
+                     SCMP_SYS(sched_setaffinity)}) {
+      policy.Trap(call);
+    }
+  }
   if (auto status = policy.status(); !status.ok()) return status;
   return Export(context);
 }

@@ -14,7 +14,11 @@ namespace phantora {
 // /proc and /sys files must appear), ioctls whose number could be the driver's,
 // and shared mappings of files (managed memory). Everything else runs at native
 // speed: no call on the path of a kernel launch is trapped.
-absl::StatusOr<std::vector<sock_filter>> BuildFilter(bool simulated_time = false);
+struct FilterOptions {
+  bool simulated_time = false;
+  bool virtual_hosts = false;  // calls that tell about the machine, see host_calls.h
+};
+absl::StatusOr<std::vector<sock_filter>> BuildFilter(const FilterOptions& options = {});
 
 }  // namespace phantora
 

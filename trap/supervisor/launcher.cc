@@ -117,7 +117,8 @@ void FixAddresses() {
 }
 
 [[noreturn]] void RunChild(const std::vector<sock_filter>& filter, char* const* argv, int socket,
-                           const sigset_t& signal_mask, const rlimit& descriptors) {
+                           const sigset_t& signal_mask, const rlimit& descriptors,
+                           const std::vector<RankCommand>& ranks) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   setrlimit(RLIMIT_NOFILE, &descriptors);
   sigprocmask(SIG_SETMASK, &signal_mask, nullptr);
@@ -138,10 +139,8 @@ void FixAddresses() {
   char go;
   if (read(socket, &go, 1) != 1) _exit(127);
   close(socket);
-  execvp(argv[0], argv);
-  const int error = errno;
-  LogError(absl::StrCat("cannot run ", argv[0], ": ", std::strerror(error)));
-  _exit(error == ENOENT ? 127 : 126);
+  if (!ranks.empty()) _exit(RunRanks(argv, ranks));
+  ExecCommand(argv);
 }
 
 }  // namespace
@@ -171,7 +170,7 @@ absl::StatusOr<LaunchedCommand> Launch(const std::vector<sock_filter>& filter,
     sigset_t none;
     sigemptyset(&none);
     if (options.same_addresses) FixAddresses();
-    RunChild(filter, argv.data(), theirs.get(), none, descriptors);
+    RunChild(filter, argv.data(), theirs.get(), none, descriptors, options.ranks);
   }
   theirs.reset();
   auto received = ReceiveListener(ours.get());

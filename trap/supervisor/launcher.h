@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "trap/supervisor/notify_listener.h"
+#include "trap/supervisor/rank_starter.h"
 #include "trap/supervisor/unique_fd.h"
 
 namespace phantora {
@@ -28,6 +29,9 @@ struct LaunchOptions {
   // Gives the command the same addresses in every run, where that is allowed: how libcuda
   // splits a transfer depends on them.
   bool same_addresses = false;
+  // If there are any, the command is started once for each of them, by a process of its own, which
+  // is then the launched command.
+  std::vector<RankCommand> ranks = {};
 };
 
 // Forks, loads `filter` in the child, receives its listener, and lets the child

@@ -83,6 +83,12 @@ std::optional<CallShape> ShapeOf(int call) {
   }
 }
 
+// Is this an open of a file that the host has? Other calls are told about that one.
+bool Replaces(int call, const std::string& path) {
+  const bool opens = call == SYS_open || call == SYS_openat || call == SYS_openat2;
+  return opens && access(path.c_str(), R_OK) == 0;
+}
+
 }  // namespace
 
 struct PathCalls::Request {
@@ -91,6 +97,7 @@ struct PathCalls::Request {
   NotifyListener& listener;
   const std::string& path;
   const Node& node;
+  const SyntheticFiles* files;
 
   uint64_t argument(int index) const { return notification.data.args[index]; }
   int call() const { return notification.data.nr; }
@@ -108,7 +115,7 @@ bool PathCalls::ContinuesUnseen(const seccomp_notif& notification) {
 }
 
 bool PathCalls::Serve(const seccomp_notif& notification, const Tracee& tracee,
-                      NotifyListener& listener) {
+                      const SyntheticFiles* files, NotifyListener& listener) {
   const auto shape = ShapeOf(notification.data.nr);
   if (!shape) return false;
   auto path =
@@ -123,8 +130,11 @@ bool PathCalls::Serve(const seccomp_notif& notification, const Tracee& tracee,
     *path = absl::StrCat(StartDirectory(tracee.process, directory), "/", *path);
   }
   *path = SyntheticFiles::Normalise(*path);
-  const auto found = files_->Find(*path);
-  if (found.verdict == SyntheticFiles::Verdict::kHost) {
+  const auto found = files->Find(*path);
+  const bool host = found.verdict == SyntheticFiles::Verdict::kHost ||
+                    (found.verdict == SyntheticFiles::Verdict::kReplaced &&
+                     !Replaces(notification.data.nr, *path));
+  if (host) {
     listener.ReplyContinue(notification.id);
     return true;
   }
@@ -133,7 +143,7 @@ bool PathCalls::Serve(const seccomp_notif& notification, const Tracee& tracee,
     listener.ReplyError(notification.id, ENOENT);
     return true;
   }
-  const Request request{notification, tracee, listener, *path, *found.node};
+  const Request request{notification, tracee, listener, *path, *found.node, files};
   switch (notification.data.nr) {
     case SYS_open:
     case SYS_openat:
@@ -176,7 +186,9 @@ void PathCalls::Open(const Request& request) {
       if ((flags & O_ACCMODE) != O_RDONLY) return request.Error(EACCES);
       UniqueFd& text = texts_[&node];
       if (!text.valid()) {
-        text = UniqueFd(memfd_create("phantora-text", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+        // The name is what /proc/PID/maps shows.
+        const std::string name = request.path.substr(request.path.rfind('/') + 1);
+        text = UniqueFd(memfd_create(name.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING));
         // Sealed: through /proc/self/fd a rank could open it for writing.
         if (pwrite(text.get(), node.text.data(), node.text.size(), 0) !=
                 static_cast<ssize_t>(node.text.size()) ||
@@ -201,7 +213,7 @@ void PathCalls::Open(const Request& request) {
     }
     case Node::kDirectory:
       if ((flags & O_ACCMODE) != O_RDONLY) return request.Error(EISDIR);
-      file = listings_.Open(request.path);
+      file = listings_.try_emplace(request.files, request.files).first->second.Open(request.path);
       break;
     case Node::kLink:
       return request.Error(ELOOP);

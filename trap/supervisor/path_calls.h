@@ -19,19 +19,17 @@ namespace phantora {
 class PathCalls {
  public:
   // `rank_nice`: see Supervisor::Options.
-  PathCalls(const SyntheticFiles* files, OpenFiles* open_files, CallLog* log, int rank_nice)
-      : files_(files),
-        open_files_(open_files),
-        log_(log),
-        rank_nice_(rank_nice),
-        listings_(files) {}
+  PathCalls(OpenFiles* open_files, CallLog* log, int rank_nice)
+      : open_files_(open_files), log_(log), rank_nice_(rank_nice) {}
 
   // Is it a path call that is certainly none of ours? Nearly all are (an import of
   // PyTorch makes 17,000), so this asks nothing about the process that makes it.
   static bool ContinuesUnseen(const seccomp_notif& notification);
 
-  // Answers `notification` if it is a path call; false if it is another call.
-  bool Serve(const seccomp_notif& notification, const Tracee& tracee, NotifyListener& listener);
+  // Answers `notification` if it is a path call; false if it is another call. `files` are those
+  // of the caller's host.
+  bool Serve(const seccomp_notif& notification, const Tracee& tracee, const SyntheticFiles* files,
+             NotifyListener& listener);
 
  private:
   struct Request;
@@ -42,11 +40,10 @@ class PathCalls {
   void Access(const Request& request);
   void ReadLink(const Request& request);
 
-  const SyntheticFiles* const files_;
   OpenFiles* const open_files_;
   CallLog* const log_;
   const int rank_nice_;
-  DirectoryListings listings_;
+  std::map<const SyntheticFiles*, DirectoryListings> listings_;
   // Contents of text nodes, made once.
   std::map<const SyntheticFiles::Node*, UniqueFd> texts_;
 };

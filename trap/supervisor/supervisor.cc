@@ -15,6 +15,7 @@
 #include "trap/log.h"
 #include "trap/supervisor/event_interrupter.h"
 #include "trap/supervisor/guardian.h"
+#include "trap/supervisor/host_calls.h"
 #include "trap/supervisor/process_tree.h"
 
 namespace phantora {
@@ -83,7 +84,7 @@ Supervisor::Supervisor(const Options& options, UniqueFd epoll)
       epoll_(std::move(epoll)),
       open_files_(epoll_.get()),
       tracees_(epoll_.get()),
-      path_calls_(options.files, &open_files_, options.log, options.rank_nice) {}
+      path_calls_(&open_files_, options.log, options.rank_nice) {}
 
 void Supervisor::Watch(int descriptor, uint32_t events) {
   epoll_event event{};
@@ -96,6 +97,7 @@ int Supervisor::Run(LaunchedCommand command, int signals) {
   // Event pipes lose their readers when ranks die. (Not before the launch: ignored
   // signals are inherited.)
   signal(SIGPIPE, SIG_IGN);
+  command_ = command.pid;
   TreeEnding ending(command.pid);
   // Hang-ups are always reported, and calls need not be.
   Watch(command.listener.fd(), 0);
@@ -164,8 +166,29 @@ void Supervisor::ServeCall(const seccomp_notif& notification, NotifyListener& li
     return;
   }
   if (time_ != nullptr && time_->Serve(notification, *tracee, listener)) return;
-  if (path_calls_.Serve(notification, *tracee, listener)) return;
+  const VirtualHost& host = options_.hosts[static_cast<size_t>(tracee->host)];
+  if (ServeHostCall(notification, *tracee, host, listener)) return;
+  if (path_calls_.Serve(notification, *tracee, host.files, listener)) return;
+  if (ServeStarterCall(notification, *tracee, listener)) return;
   ServeDeviceCall(notification, *tracee, listener);
+}
+
+bool Supervisor::ServeStarterCall(const seccomp_notif& notification, Tracee& tracee,
+                                  NotifyListener& listener) {
+  const auto& arguments = notification.data.args;
+  if (notification.data.nr != SYS_ioctl || static_cast<int>(arguments[0]) != -1) return false;
+  const auto rank = static_cast<uint32_t>(arguments[2]);
+  if (rank >= options_.host_of_rank.size()) return false;
+  if (arguments[1] == kRankStarts && tracee.rank < 0 && ParentOf(tracee.process) == command_) {
+    tracee.rank = static_cast<int>(rank);
+    tracee.host = options_.host_of_rank[rank];
+  } else if (arguments[1] == kRankEnded && tracee.process == command_) {
+    options_.rank_ended(RankEnd::From(arguments[2]));
+  } else {
+    return false;
+  }
+  listener.ReplyValue(notification.id, 0);
+  return true;
 }
 
 void Supervisor::ServeDeviceCall(const seccomp_notif& notification, Tracee& tracee,

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "clock/host_time.h"
@@ -15,10 +16,11 @@
 #include "trap/supervisor/launcher.h"
 #include "trap/supervisor/open_files.h"
 #include "trap/supervisor/path_calls.h"
+#include "trap/supervisor/rank_starter.h"
 #include "trap/supervisor/simulated_time.h"
-#include "trap/supervisor/synthetic_files.h"
 #include "trap/supervisor/tracees.h"
 #include "trap/supervisor/tree_ending.h"
+#include "trap/supervisor/virtual_host.h"
 #include "trap/turn_lock.h"
 
 namespace phantora {
@@ -32,7 +34,12 @@ struct SupervisorCounters {
 class Supervisor {
  public:
   struct Options {
-    const SyntheticFiles* files;
+    // Of the cluster; at least one.
+    std::vector<VirtualHost> hosts;
+    // By rank, if the command is started by RunRanks().
+    std::vector<int> host_of_rank;
+    // Called when one has ended.
+    std::function<void(const RankEnd&)> rank_ended;
     CallLog* log;
     // Nice value, 0 to 19, that a process gets at least when it opens a device. Ranks
     // that spin on the GPU's memory must not starve the thread that would make it
@@ -70,12 +77,16 @@ class Supervisor {
   // False when nothing runs under the filter any more.
   bool HandleEvents(LaunchedCommand& command, int signals, TreeEnding& ending);
   void ServeCall(const seccomp_notif& notification, NotifyListener& listener);
+  // Of RunRanks(); false if it is none.
+  bool ServeStarterCall(const seccomp_notif& notification, Tracee& tracee,
+                        NotifyListener& listener);
   void ServeDeviceCall(const seccomp_notif& notification, Tracee& tracee, NotifyListener& listener);
   void ForwardSignals(int signals, const LaunchedCommand& command);
   void ProcessDied(pid_t process);
 
   const Options options_;
   UniqueFd epoll_;
+  pid_t command_ = 0;
   OpenFiles open_files_;
   Tracees tracees_;
   PathCalls path_calls_;

@@ -16,6 +16,12 @@ bool Under(std::string_view path, std::string_view prefix) {
   return path.substr(0, prefix.size()) == prefix;
 }
 
+// Devices and their files by a relative path, and libraries that are replaced.
+bool MayBeOurs(std::string_view path) {
+  const absl::string_view text(path.data(), path.size());
+  return absl::StrContains(text, "nvidia") || absl::StrContains(text, "libnccl");
+}
+
 }  // namespace
 
 void SyntheticFiles::AddText(std::string path, std::string content) {
@@ -34,6 +40,10 @@ void SyntheticFiles::AddDirectory(std::string path) {
   nodes_[std::move(path)] = Node{Node::kDirectory, "", 0, 0, nullptr};
 }
 
+void SyntheticFiles::ReplaceLibrary(std::string name, std::string content) {
+  libraries_[std::move(name)] = Node{Node::kText, std::move(content), 0, 0, nullptr};
+}
+
 void SyntheticFiles::Hide(std::string prefix) { hidden_.push_back(std::move(prefix)); }
 
 SyntheticFiles::Lookup SyntheticFiles::Find(std::string_view path) const {
@@ -47,6 +57,12 @@ SyntheticFiles::Lookup SyntheticFiles::Find(std::string_view path) const {
   }
   for (const std::string& prefix : hidden_) {
     if (Under(path, prefix)) return {Verdict::kAbsent, nullptr};
+  }
+  const std::string_view file = path.substr(path.rfind('/') + 1);
+  for (const auto& [name, node] : libraries_) {
+    if (!Under(file, name)) continue;
+    const std::string_view rest = file.substr(name.size());
+    if (rest.empty() || rest[0] == '.') return {Verdict::kReplaced, &node};
   }
   return {Verdict::kHost, nullptr};
 }
@@ -67,9 +83,9 @@ bool SyntheticFiles::Interesting(std::string_view path) {
   if (path[0] == '/') {
     // Not just a shortcut: "//dev/nvidia0" and "/tmp/../dev/nvidia0" are ours too.
     return Under(path, "/dev/") || Under(path, "/proc/") || Under(path, "/sys/") ||
-           absl::StrContains(absl::string_view(path.data(), path.size()), "nvidia");
+           Under(path, "/etc/host") || MayBeOurs(path);
   }
-  return absl::StrContains(absl::string_view(path.data(), path.size()), "nvidia");
+  return MayBeOurs(path);
 }
 
 std::string SyntheticFiles::Normalise(std::string_view path) {

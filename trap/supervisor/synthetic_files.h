@@ -32,14 +32,22 @@ class SyntheticFiles {
   void AddLink(std::string path, std::string target);
   void AddDevice(std::string path, unsigned major, unsigned minor, Opener open);
   void AddDirectory(std::string path);
+  // Stands for every file of the host that has the name of this shared library ("libx.so.2"), or
+  // that name with more of its version ("libx.so.2.27"), wherever it is.
+  void ReplaceLibrary(std::string name, std::string content);
   // Whatever lies at or below `prefix` and was not added does not exist, even if
   // the host has it: ranks must not meet a real driver.
   void Hide(std::string prefix);
 
-  enum class Verdict { kHost, kAbsent, kSynthetic };
+  enum class Verdict {
+    kHost,
+    kAbsent,
+    kSynthetic,
+    kReplaced,  // opens `node` if the host has such a file
+  };
   struct Lookup {
     Verdict verdict;
-    const Node* node;  // when kSynthetic
+    const Node* node;  // when kSynthetic or kReplaced
   };
   // `path` is absolute and normalised.
   Lookup Find(std::string_view path) const;
@@ -54,6 +62,7 @@ class SyntheticFiles {
 
  private:
   std::map<std::string, Node, std::less<>> nodes_;
+  std::map<std::string, Node, std::less<>> libraries_;  // by name
   std::vector<std::string> hidden_;
 };
 

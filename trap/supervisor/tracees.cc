@@ -7,6 +7,8 @@
 
 #include <cerrno>
 
+#include "trap/supervisor/process_tree.h"
+
 namespace phantora {
 namespace {
 
@@ -47,6 +49,13 @@ Tracee* Tracees::OfThread(pid_t tid) {
   auto& tracee = tracees_[*process];
   if (tracee == nullptr) {
     tracee = std::make_unique<Tracee>(*process);
+    // The nearest ancestor that has made a call.
+    for (pid_t ancestor = ParentOf(*process); ancestor > 0; ancestor = ParentOf(ancestor)) {
+      const Tracee* known_ancestor = Find(ancestor);
+      if (known_ancestor == nullptr) continue;
+      tracee->host = known_ancestor->host;
+      break;
+    }
     tracee->pidfd = UniqueFd(static_cast<int>(syscall(SYS_pidfd_open, *process, 0)));
     epoll_event event{};
     event.events = EPOLLIN;
@@ -66,6 +75,11 @@ Tracee* Tracees::OfThread(pid_t tid) {
     }
   }
   return tracee.get();
+}
+
+Tracee* Tracees::Find(pid_t process) {
+  auto it = tracees_.find(process);
+  return it == tracees_.end() ? nullptr : it->second.get();
 }
 
 std::optional<pid_t> Tracees::Died(int pidfd) {

@@ -18,6 +18,8 @@ struct Tracee {
   const pid_t process;
   const RemoteMemory memory;
   UniqueFd pidfd;
+  int host = 0;   // of the emulated cluster
+  int rank = -1;  // -1: it is none, but perhaps a child of one
 };
 
 class Tracees {
@@ -31,6 +33,9 @@ class Tracees {
   // `pidfd` became readable. Forgets and returns the process; nullopt if it is
   // none of ours.
   std::optional<pid_t> Died(int pidfd);
+
+  // nullptr if it has made no call yet, or is gone.
+  Tracee* Find(pid_t process);
 
   size_t size() const { return tracees_.size(); }
 

@@ -1,0 +1,24 @@
+// A host of an emulated cluster, as its processes see it.
+#ifndef PHANTORA_TRAP_SUPERVISOR_VIRTUAL_HOST_H_
+#define PHANTORA_TRAP_SUPERVISOR_VIRTUAL_HOST_H_
+
+#include <cstdint>
+#include <string>
+
+#include "trap/supervisor/synthetic_files.h"
+
+namespace phantora {
+
+struct VirtualHost {
+  const SyntheticFiles* files = nullptr;
+  // What uname() says; empty: what the real machine says, as with the other two.
+  std::string name;
+  int cores = 0;
+  uint64_t memory_bytes = 0;
+
+  bool pretends() const { return !name.empty(); }
+};
+
+}  // namespace phantora
+
+#endif  // PHANTORA_TRAP_SUPERVISOR_VIRTUAL_HOST_H_

@@ -32,8 +32,8 @@ NodeId NetworkGraph::AddNode(std::string name) {
 
 LinkId NetworkGraph::Connect(NodeId a, NodeId b, double bytes_per_s, VirtualSpan latency) {
   const LinkId first = network_->AddLink(bytes_per_s), second = network_->AddLink(bytes_per_s);
-  edges_[first] = {a, b, latency, true};
-  edges_[second] = {b, a, latency, true};
+  edges_[first] = {a, b, latency, second, true};
+  edges_[second] = {b, a, latency, first, true};
   nodes_[a].out.push_back(first);
   nodes_[b].out.push_back(second);
   distances_.clear();
@@ -87,6 +87,17 @@ std::vector<LinkId> NetworkGraph::NextHops(NodeId at,
 
 Route NetworkGraph::RouteBetween(NodeId from, NodeId to, Multipath multipath, uint64_t hash) {
   Route route;
+  // An interface has one link: ways to it are ways to its switch, found once for all that are
+  // there.
+  if (from != to && nodes_[to].out.size() == 1) {
+    const Edge& out = edges_.at(nodes_[to].out[0]);
+    if (!out.up) return route;
+    route = RouteBetween(from, out.to, multipath, hash);
+    if (!route.exists) return route;
+    route.uses.push_back({out.back, 1});
+    route.latency = route.latency + edges_.at(out.back).latency;
+    return route;
+  }
   const auto& distances = DistancesTo(to);
   if (distances[from] == kNowhere) return route;
   route.exists = true;

@@ -54,6 +54,7 @@ class NetworkGraph {
   struct Edge {
     NodeId from = 0, to = 0;
     VirtualSpan latency;
+    LinkId back = 0;  // the other way
     bool up = true;
   };
   struct Node {

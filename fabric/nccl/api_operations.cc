@@ -1,0 +1,167 @@
+// NCCL's collectives, sends and receives, reductions and groups.
+#include <cstring>
+#include <memory>
+
+#include "fabric/nccl/arguments.h"
+#include "fabric/nccl/communicator.h"
+#include "fabric/nccl/cuda_driver.h"
+#include "fabric/nccl/group.h"
+#include "fabric/nccl/last_error.h"
+#include "fabric/nccl/nccl_api.h"
+
+namespace phantora::nccl {
+namespace {
+
+// A communicator of one rank has nobody to talk to: NCCL copies, at once even within a group. Only
+// a multiplication is more than that.
+ncclResult_t CopyAlone(const Communicator& communicator, const Entry& entry, CudaStream stream) {
+  if (entry.send == entry.receive) return ncclSuccess;
+  const ScopedContext context(communicator.gpu().context);
+  const size_t bytes = entry.count * SizeOf(static_cast<ncclDataType_t>(entry.type));
+  return CheckCuda(Cuda()->MemcpyAsync(entry.receive, entry.send, bytes, stream),
+                   "copying within a communicator of one rank");
+}
+
+ncclResult_t Do(ncclComm_t comm, cudaStream_t stream, const Call& call) {
+  return InGroup([&] {
+    const std::shared_ptr<Communicator> communicator = Find(comm, call.name);
+    if (communicator == nullptr) return ncclInvalidArgument;
+    if (const ncclResult_t result = communicator->EnsureReady(); result != ncclSuccess) {
+      return result;
+    }
+    Entry entry;
+    if (const ncclResult_t result = MakeEntry(*communicator, call, entry); result != ncclSuccess) {
+      return result;
+    }
+    if (IsCollective(call.operation)) {
+      if (call.count == 0) return ncclSuccess;  // as in NCCL, without any ordering of streams
+      if (communicator->ranks() == 1 && entry.reduction != kPreMulSum) {
+        return CopyAlone(*communicator, entry, stream);
+      }
+    }
+    return AddOperation(communicator, entry, stream);
+  });
+}
+
+}  // namespace
+}  // namespace phantora::nccl
+
+using phantora::nccl::Call;
+using phantora::nccl::Communicator;
+using phantora::nccl::Do;
+using phantora::nccl::Fail;
+using phantora::nccl::Find;
+using phantora::nccl::Operation;
+
+extern "C" {
+
+ncclResult_t pncclReduce(const void* send, void* receive, size_t count, ncclDataType_t type,
+                         ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream) {
+  return Do(comm, stream, {"Reduce", Operation::kReduce, send, receive, count, type, op, root});
+}
+
+ncclResult_t pncclBcast(void* buffer, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
+                        cudaStream_t stream) {
+  return Do(comm, stream,
+            {"Bcast", Operation::kBroadcast, buffer, buffer, count, type, ncclSum, root});
+}
+
+ncclResult_t pncclBroadcast(const void* send, void* receive, size_t count, ncclDataType_t type,
+                            int root, ncclComm_t comm, cudaStream_t stream) {
+  return Do(comm, stream,
+            {"Broadcast", Operation::kBroadcast, send, receive, count, type, ncclSum, root});
+}
+
+ncclResult_t pncclAllReduce(const void* send, void* receive, size_t count, ncclDataType_t type,
+                            ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
+  return Do(comm, stream, {"AllReduce", Operation::kAllReduce, send, receive, count, type, op});
+}
+
+ncclResult_t pncclReduceScatter(const void* send, void* receive, size_t count, ncclDataType_t type,
+                                ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
+  return Do(comm, stream,
+            {"ReduceScatter", Operation::kReduceScatter, send, receive, count, type, op});
+}
+
+ncclResult_t pncclAllGather(const void* send, void* receive, size_t count, ncclDataType_t type,
+                            ncclComm_t comm, cudaStream_t stream) {
+  return Do(comm, stream, {"AllGather", Operation::kAllGather, send, receive, count, type});
+}
+
+ncclResult_t pncclSend(const void* send, size_t count, ncclDataType_t type, int peer,
+                       ncclComm_t comm, cudaStream_t stream) {
+  return Do(comm, stream, {"Send", Operation::kSend, send, nullptr, count, type, ncclSum, peer});
+}
+
+ncclResult_t pncclRecv(void* receive, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                       cudaStream_t stream) {
+  return Do(comm, stream,
+            {"Recv", Operation::kReceive, nullptr, receive, count, type, ncclSum, peer});
+}
+
+ncclResult_t pncclRedOpCreatePreMulSum(ncclRedOp_t* op, void* scalar, ncclDataType_t type,
+                                       ncclScalarResidence_t residence, ncclComm_t comm) {
+  const std::shared_ptr<Communicator> communicator = Find(comm, "ncclRedOpCreatePreMulSum");
+  if (communicator == nullptr) return ncclInvalidArgument;
+  if (const ncclResult_t result = communicator->EnsureReady(); result != ncclSuccess) {
+    return result;
+  }
+  const size_t size = phantora::nccl::SizeOf(type);
+  if (op == nullptr || scalar == nullptr || size == 0) {
+    return Fail(ncclInvalidArgument, "ncclRedOpCreatePreMulSum : invalid argument");
+  }
+  Communicator::Reduction reduction;
+  reduction.type = type;
+  reduction.on_device = residence != ncclScalarHostImmediate;
+  if (reduction.on_device) {
+    reduction.scalar = reinterpret_cast<uint64_t>(scalar);
+  } else {
+    memcpy(&reduction.scalar, scalar, size);
+  }
+  *op = communicator->AddReduction(reduction);
+  return ncclSuccess;
+}
+
+ncclResult_t pncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm) {
+  if (op >= 0 && op < kNcclBuiltInReductions) {
+    return Fail(ncclInvalidArgument, "ncclRedOpDestroy : operator is a NCCL builtin.");
+  }
+  const std::shared_ptr<Communicator> communicator = Find(comm, "ncclRedOpDestroy");
+  if (communicator == nullptr) return ncclInvalidArgument;
+  if (communicator->RemoveReduction(op)) return ncclSuccess;
+  return Fail(ncclInvalidArgument, "ncclRedOpDestroy : operator unknown to this communicator.");
+}
+
+ncclResult_t pncclGroupStart() {
+  phantora::nccl::StartGroup();
+  return ncclSuccess;
+}
+
+ncclResult_t pncclGroupEnd() { return phantora::nccl::EndGroup(); }
+
+// There is no estimate: the supervisor makes it when all ranks are there. The time stays as it was
+// initialised, which means that it is not known.
+ncclResult_t pncclGroupSimulateEnd(ncclSimInfo_t* info) {
+  if (info != nullptr && info->magic != kNcclSimInfoMagic) {
+    phantora::nccl::DropGroup();
+    return Fail(ncclInvalidArgument,
+                "ncclSimInfo_t argument not initialized via NCCL_SIM_INFO_INITIALIZER");
+  }
+  return info == nullptr ? phantora::nccl::EndGroup() : phantora::nccl::DropGroup();
+}
+
+}  // extern "C"
+
+PHANTORA_NCCL_EXPORT(Reduce);
+PHANTORA_NCCL_EXPORT(Bcast);
+PHANTORA_NCCL_EXPORT(Broadcast);
+PHANTORA_NCCL_EXPORT(AllReduce);
+PHANTORA_NCCL_EXPORT(ReduceScatter);
+PHANTORA_NCCL_EXPORT(AllGather);
+PHANTORA_NCCL_EXPORT(Send);
+PHANTORA_NCCL_EXPORT(Recv);
+PHANTORA_NCCL_EXPORT(RedOpCreatePreMulSum);
+PHANTORA_NCCL_EXPORT(RedOpDestroy);
+PHANTORA_NCCL_EXPORT(GroupStart);
+PHANTORA_NCCL_EXPORT(GroupEnd);
+PHANTORA_NCCL_EXPORT(GroupSimulateEnd);

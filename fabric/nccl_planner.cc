@@ -1,0 +1,112 @@
+#include "fabric/nccl_planner.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "fabric/nccl_topology.h"
+
+namespace phantora {
+namespace {
+
+NcclCollective CollectiveOf(nccl::Operation operation) {
+  switch (operation) {
+    case nccl::Operation::kBroadcast:
+      return NcclCollective::kBroadcast;
+    case nccl::Operation::kReduce:
+      return NcclCollective::kReduce;
+    case nccl::Operation::kAllGather:
+      return NcclCollective::kAllGather;
+    case nccl::Operation::kReduceScatter:
+      return NcclCollective::kReduceScatter;
+    default:
+      return NcclCollective::kAllReduce;
+  }
+}
+
+// Settings are a rank's, and end with 0 or not.
+std::string TextOf(const char (&text)[64]) {
+  return std::string(text, std::find(text, text + sizeof text, '\0'));
+}
+
+// Plans of communicators that are gone are forgotten now and then.
+constexpr size_t kMostCommunicators = 4096, kMostPlans = 1 << 16;
+
+}  // namespace
+
+NcclPlanner::Known& NcclPlanner::Of(const Communicator& communicator) {
+  if (communicators_.size() > kMostCommunicators) communicators_.erase(communicators_.begin());
+  auto [it, made] = communicators_.try_emplace(communicator.number);
+  Known& known = it->second;
+  if (!made) return known;
+  const nccl::Settings& settings = communicator.settings;
+  auto limits = ParseNcclLimits(TextOf(settings.algorithm), TextOf(settings.protocol));
+  if (limits.ok()) {
+    known.limits = *limits;
+  } else {
+    failed_(absl::StrCat("NCCL: ", std::string(limits.status().message())));
+  }
+  known.limits.min_channels = std::max(settings.min_channels, 0);
+  known.limits.max_channels = std::max(settings.max_channels, 0);
+  if (settings.nvls == 0) known.limits.nvls = false;
+  if (settings.collnet == 1) known.limits.coll_net = true;
+  known.topology = TopologyOf(*fabric_, communicator.places, known.limits);
+  return known;
+}
+
+std::shared_ptr<const TransferPlan> NcclPlanner::Make(const absl::StatusOr<Plan>& plan) {
+  auto result = std::make_shared<TransferPlan>();
+  TransferPlan& made = *result;
+  if (!plan.ok()) {
+    failed_(absl::StrCat("NCCL: ", std::string(plan.status().message())));
+    made.name = "impossible";
+    return result;
+  }
+  made.name =
+      plan->message ? "P2P" : absl::StrCat(Name(plan->algorithm), " ", Name(plan->protocol));
+  made.latency = plan->latency;
+  made.sms = plan->channels;
+  double seconds = static_cast<double>(plan->latency.picoseconds()) * 1e-12;
+  double transfer = 0;
+  for (const Plan::Part& part : plan->parts) {
+    made.parts.push_back({part.uses, part.bytes, part.most_bytes_per_s});
+    if (part.most_bytes_per_s > 0)
+      transfer = std::max(transfer, part.bytes / part.most_bytes_per_s);
+  }
+  seconds += transfer;
+  if (seconds > 0) {
+    made.memory_share = std::min(plan->memory_bytes / seconds / memory_bytes_per_s_, 1.0);
+  }
+  return result;
+}
+
+std::shared_ptr<const TransferPlan> NcclPlanner::Collective(const Communicator& communicator,
+                                                            nccl::Operation operation,
+                                                            int64_t bytes) {
+  Known& known = Of(communicator);
+  if (known.collectives.size() > kMostPlans) known.collectives.clear();
+  auto [it, made] = known.collectives.try_emplace({operation, bytes});
+  if (made) {
+    it->second =
+        Make(PlanCollective(*fabric_, known.topology, communicator.places, CollectiveOf(operation),
+                            bytes, known.limits, static_cast<uint64_t>(communicator.number)));
+  }
+  return it->second;
+}
+
+std::shared_ptr<const TransferPlan> NcclPlanner::Message(const Communicator& communicator, int from,
+                                                         int to, int64_t bytes, int messages) {
+  Known& known = Of(communicator);
+  if (known.messages.size() > kMostPlans) known.messages.clear();
+  auto [it, made] = known.messages.try_emplace({from, to, bytes, messages});
+  if (made) {
+    it->second =
+        Make(PlanSend(*fabric_, known.topology, communicator.places[static_cast<size_t>(from)],
+                      communicator.places[static_cast<size_t>(to)], bytes, messages,
+                      static_cast<uint64_t>(communicator.number)));
+  }
+  return it->second;
+}
+
+}  // namespace phantora

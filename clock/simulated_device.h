@@ -4,6 +4,8 @@
 
 #include <sys/types.h>
 
+#include <vector>
+
 #include "clock/virtual_time.h"
 
 namespace phantora {
@@ -49,6 +51,14 @@ class SimulatedDevice {
   // Runs the devices to `to` (Infinity: to their last event). With `stop_when_seen`, stops
   // as soon as something was released or interrupted.
   virtual Progress Advance(pid_t process, VirtualTime to, bool stop_when_seen) = 0;
+
+  // Does the process have work under way that ends when other processes do something?
+  virtual bool WaitsForOthers(pid_t process) = 0;
+  // When something happens next to what processes share, such as a network.
+  virtual VirtualTime NextSharedEvent() = 0;
+  // No process does anything before `to` any more. What they share is run to there; returns
+  // those whose devices may go on by that.
+  virtual std::vector<pid_t> Passed(VirtualTime to) = 0;
 };
 
 }  // namespace phantora

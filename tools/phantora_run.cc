@@ -70,6 +70,18 @@ int main(int argc, char** argv) {
          "a directory that gets a file per rank")
       ->capture_default_str()
       ->needs(cluster);
+  app.add_option("--nccl", options.native_nccl,
+                 "which libnccl.so.2 the program gets. ours: one that crosses the emulated network "
+                 "(default); native: its own")
+      ->transform(
+          CLI::CheckedTransformer(std::map<std::string, bool>{{"ours", false}, {"native", true}}));
+  app.add_option(
+         "--nccl-reduce", options.largest_reduction,
+         "bytes of the largest NCCL reduction whose result is computed; of larger ones it is "
+         "what rank 0 contributed. 'full' computes all")
+      ->transform(CLI::Transformer(std::map<std::string, int64_t>{{"full", INT64_MAX}}))
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
   app.add_option("--driver", options.driver,
                  "driver libraries: auto, a version, or the directory of libcuda.so.1")
       ->capture_default_str();

@@ -14,6 +14,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "clock/time_source.h"
+#include "fabric/cluster_fabric.h"
+#include "fabric/nccl/embedded_library.h"
+#include "fabric/nccl_planner.h"
 #include "profiles/gpu_profile.h"
 #include "tools/driver_libraries.h"
 #include "tools/emulated_host.h"
@@ -34,6 +37,8 @@
 #include "trap/gpu/kernel_pricer.h"
 #include "trap/gpu/qmd.h"
 #include "trap/log.h"
+#include "trap/nccl/nccl_device.h"
+#include "trap/nccl/nccl_runtime.h"
 #include "trap/rm/machine.h"
 #include "trap/rm/os_events.h"
 #include "trap/supervisor/filter_policy.h"
@@ -175,6 +180,20 @@ void Report(const SessionOptions& options, const Supervisor& supervisor, RunReco
   }
 }
 
+// Puts libnccl.so.2 in the place of NVIDIA's on one host.
+void AddNccl(NcclRuntime* nccl, int number, EmulatedHost* host) {
+  const auto find = [host, number](const uint8_t* uuid) -> std::optional<GpuPlace> {
+    const Gpu* gpu = host->machine().GpuByUuid(uuid);
+    if (gpu == nullptr) return std::nullopt;
+    return GpuPlace{number, gpu->index};
+  };
+  // Like a miscellaneous device of the kernel, with a number that it gives to none.
+  constexpr unsigned kMiscMajor = 10, kMinor = 1048000;
+  host->files().AddDevice(nccl::kDevice, kMiscMajor, kMinor,
+                          [nccl, find](pid_t) { return std::make_shared<NcclDevice>(nccl, find); });
+  host->files().ReplaceLibrary("libnccl.so.2", std::string(nccl::NcclLibrary()));
+}
+
 std::string DescribeFailure(const RankEnd& end, const Job& job) {
   const int status = end.wait_status;
   const std::string how = WIFSIGNALED(status)
@@ -273,6 +292,29 @@ int Supervise(const SessionOptions& options, int signals) {
   KernelNamer namer(&library, ParametersAt(profile->sm_architecture()), &unknowns);
   if (simulated) services.namer = &namer;
   services.kernel_log = kernel_log.get();
+  // What NCCL's operations cross.
+  Cluster single;
+  single.name = "this machine";
+  single.host.gpu = options.gpu;
+  single.host.gpus = options.gpus;
+  auto fabric = ClusterFabric::Create(job ? job->cluster : single);
+  if (!fabric.ok()) return Fail(fabric.status());
+  std::string nccl_failure;
+  const auto nccl_failed = [&](const std::string& what) {
+    if (!nccl_failure.empty()) return;
+    nccl_failure = what;
+    if (output != nullptr) output->Flush();
+    LogError(what);
+    SignalDescendants(SIGKILL);
+  };
+  NcclPlanner planner(fabric->get(), (*model)->memory_bytes_per_s(), nccl_failed);
+  NcclRuntime nccl({.network = &(*fabric)->network(),
+                    .planner = &planner,
+                    .largest_reduction = static_cast<uint64_t>(options.largest_reduction),
+                    .unknowns = &unknowns,
+                    .timed = simulated,
+                    .failed = nccl_failed});
+  services.shared = &nccl;
   const int gpus_per_host = job ? job->cluster.host.gpus : options.gpus;
   std::vector<std::unique_ptr<EmulatedHost>> hosts;
   std::vector<VirtualHost> views;
@@ -290,6 +332,7 @@ int Supervise(const SessionOptions& options, int signals) {
         [&](pid_t process) {
           if (simulated) namer.Prepare(process);
         }));
+    if (!options.native_nccl) AddNccl(&nccl, i, hosts[i].get());
     if (job) {
       AddHostFiles(*job, i, &hosts[i]->files());
       VirtualHost& view = hosts[i]->view();
@@ -334,6 +377,7 @@ int Supervise(const SessionOptions& options, int signals) {
                recorder.End(process, ended->elapsed, ended->waited);
              }
              for (const auto& host : hosts) host->resource_manager().ProcessDied(process);
+             nccl.ProcessDied(process);
              timelines.ProcessDied(process);
              namer.ProcessDied(process);
            }});
@@ -358,9 +402,10 @@ int Supervise(const SessionOptions& options, int signals) {
   scheduler.Stop();
   if (status_line != nullptr) status_line->Stop();
   if (output != nullptr) output->Stop();
-  if (first_failure) LogError(DescribeFailure(*first_failure, *job));
+  if (first_failure && nccl_failure.empty()) LogError(DescribeFailure(*first_failure, *job));
   if (kernel_log != nullptr) Tell(kernel_log->Close(), options.log_kernels);
   Report(options, **supervisor, recorder, report.get(), services, hosts);
+  if (!nccl_failure.empty()) return 1;
   if (WIFSIGNALED(status)) {
     LogInfo(absl::StrCat("the command was ended by signal ", WTERMSIG(status)));
     return 128 + WTERMSIG(status);

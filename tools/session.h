@@ -17,6 +17,8 @@ struct SessionOptions {
   int gpus = 1;
   // With a cluster, it says which GPUs there are.
   JobOptions job;
+  bool native_nccl = false;             // the program's own libnccl.so.2 is left in place
+  int64_t largest_reduction = 1 << 20;  // bytes; of larger ones NCCL's result is rank 0's share
   std::string driver = "auto";
   bool force_driver_abi = false;
   std::string log_calls;  // a file; empty for none

@@ -10,6 +10,8 @@ namespace phantora {
 namespace {
 
 constexpr uint64_t kCopyBuffer = 1 << 20;
+// From here on, looking for memory that was never written costs less than copying it.
+constexpr uint64_t kSparse = 1 << 17;
 // A bound on what the owner of the space can make this process keep.
 constexpr size_t kMostSegments = 1 << 20;
 
@@ -150,6 +152,16 @@ AddressSpace::Fault AddressSpace::Copy(uint64_t destination, AddressSpace& sourc
     auto to = Find(destination);
     if (!to) return destination;
     uint64_t step = std::min({length, from->length, to->length});
+    if (step >= kSparse) {
+      // Reading what was never written would make memory of it.
+      const MemoryObject::Run run = from->memory->RunAt(from->offset, step);
+      step = run.length;
+      if (run.empty) {
+        if (!to->memory->Zero(to->offset, step)) return destination;
+        source += step, destination += step, length -= step;
+        continue;
+      }
+    }
     uint8_t* from_base = from->memory->HostPointer();
     uint8_t* to_base = to->memory->HostPointer();
     if (from_base != nullptr && to_base != nullptr) {

@@ -141,6 +141,15 @@ bool OwnedMemory::Zero(uint64_t offset, uint64_t length) {
   return true;
 }
 
+MemoryObject::Run OwnedMemory::RunAt(uint64_t offset, uint64_t length) {
+  if (fd_ < 0) return {true, length};
+  const auto at = static_cast<off_t>(offset);
+  const off_t data = lseek(fd_, at, SEEK_DATA);
+  if (data != at) return {true, data < 0 ? length : std::min<uint64_t>(length, data - at)};
+  const off_t hole = lseek(fd_, at, SEEK_HOLE);
+  return {false, hole < 0 ? length : std::min<uint64_t>(length, hole - at)};
+}
+
 uint64_t OwnedMemory::ResidentBytes() const {
   struct stat status;
   if (fd_ < 0 || fstat(fd_, &status) != 0) return 0;

@@ -31,6 +31,14 @@ class MemoryObject {
   virtual bool Write(uint64_t offset, const void* data, uint64_t length) = 0;
   virtual bool Zero(uint64_t offset, uint64_t length) = 0;
 
+  // The bytes from `offset` on, at most `length`: how many are alike, either zero and without any
+  // memory behind them, or not known to be.
+  struct Run {
+    bool empty = false;
+    uint64_t length = 0;
+  };
+  virtual Run RunAt(uint64_t offset, uint64_t length) { return {false, length}; }
+
   // Address of the object's first byte in this process, or nullptr if it can be
   // reached only through Read and Write.
   virtual uint8_t* HostPointer() { return nullptr; }
@@ -61,6 +69,7 @@ class OwnedMemory : public MemoryObject {
   bool Read(uint64_t offset, void* out, uint64_t length) override;
   bool Write(uint64_t offset, const void* data, uint64_t length) override;
   bool Zero(uint64_t offset, uint64_t length) override;
+  Run RunAt(uint64_t offset, uint64_t length) override;
   uint8_t* HostPointer() override;
   int MappableFd() override;
 

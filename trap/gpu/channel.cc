@@ -76,7 +76,7 @@ void Channel::Fail(uint32_t code, GpuServices& services) {
 Channel::State Channel::Step(GpuServices& services, bool& worked, int64_t& budget) {
   if (dead_) return State::kDead;
   if (!enabled_) return State::kIdle;
-  ExecutionContext context{*config_.context,
+  ExecutionContext context{config_.context,
                            services,
                            config_.time != nullptr ? *config_.time : *services.time,
                            config_.gpu,
@@ -118,6 +118,12 @@ VirtualTime Channel::BusyUntil() const {
     if (bound.object != nullptr) until = std::min(until, bound.object->BusyUntil());
   }
   return until;
+}
+
+bool Channel::Shares() const {
+  return std::any_of(subchannels_.begin(), subchannels_.end(), [](const Bound& bound) {
+    return bound.object != nullptr && bound.object->Shares();
+  });
 }
 
 Channel::State Channel::Run(ExecutionContext& context, bool& worked) {

@@ -73,6 +73,8 @@ class Channel {
   // there is none, or while it waits for its engine.
   bool Busy() const;
   VirtualTime BusyUntil() const;
+  // Is there SharedWork under way whose end is not known?
+  bool Shares() const;
 
   // Semaphores written so far.
   uint64_t releases() const { return releases_; }

@@ -24,6 +24,8 @@ constexpr size_t kMostKnownQmds = 1 << 20;
 constexpr size_t kMostRunning = EngineShare::kMostAtOnce;
 constexpr int kMostLaunchesAtOnce = 4096;
 constexpr VirtualSpan kCircleCost = VirtualSpan::Microseconds(10);
+// Of work whose end others decide: longer than any run.
+constexpr VirtualSpan kNever = VirtualSpan::Microseconds(int64_t{1'000'000} * 3600 * 24 * 50);
 
 constexpr uint32_t kInlineCompletionRelease = 2;  // LAUNCH_DMA_COMPLETION_TYPE
 
@@ -176,7 +178,7 @@ Progress ComputeObject::ScheduleQmd(ExecutionContext& context, uint64_t address,
   Progress failure = Progress::kDone;
   auto qmd = FetchQmd(context, address, failure);
   if (!qmd) return failure;
-  auto& scheduler = context.gpu_context.qmds;
+  auto& scheduler = context.gpu_context->qmds;
   if (scheduler.size() >= kMostKnownQmds) {
     return context.Fail(kGrClassError, address, "too many launches pending");
   }
@@ -200,7 +202,7 @@ Progress ComputeObject::ScheduleQmd(ExecutionContext& context, uint64_t address,
 }
 
 Progress ComputeObject::DecrementDependence(ExecutionContext& context, uint64_t address) {
-  auto& scheduler = context.gpu_context.qmds;
+  auto& scheduler = context.gpu_context->qmds;
   if (scheduler.size() >= kMostKnownQmds || ready_.size() >= kMostReady) {
     return context.Fail(kGrClassError, address, "too many launches pending");
   }
@@ -235,9 +237,13 @@ Progress ComputeObject::Drain(ExecutionContext& context) {
     if (running_.empty()) return Progress::kDone;
     context.budget -= static_cast<int64_t>(running_.size()) / 2;
     const VirtualTime now = context.time.Now();
-    const auto over = std::find_if(running_.begin(), running_.end(), [now](const auto& running) {
-      return running->work->ends() <= now;
-    });
+    for (const auto& running : running_) {
+      if (running->shared && !running->shared->started() && running->work->began() <= now) {
+        running->shared->Start(now);
+      }
+    }
+    const auto over = std::find_if(running_.begin(), running_.end(),
+                                   [now](const auto& running) { return running->Ends() <= now; });
     if (over == running_.end()) return Progress::kBlocked;
     if (context.budget <= 0) return Progress::kYield;
     const std::unique_ptr<Running> running = std::move(*over);
@@ -262,6 +268,12 @@ Progress ComputeObject::StartQmd(ExecutionContext& context, uint64_t address) {
     if (Progress progress = StartInternal(context, *running); progress != Progress::kDone) {
       return progress;
     }
+    if (running->is_shared) {
+      const Progress progress = StartShared(context, *running, need);
+      if (progress != Progress::kDone) return progress;
+    }
+  }
+  if (qmd.type == Qmd::Type::kGrid && qmd.grid.count() > 0 && !running->is_shared) {
     std::vector<uint8_t> parameters;
     if (running->known != nullptr) parameters = ParametersOf(context, *running);
     const KernelLaunch launch = {&qmd, running->known.get(), parameters, running->moved_bytes};
@@ -298,6 +310,30 @@ Progress ComputeObject::StartQmd(ExecutionContext& context, uint64_t address) {
   return Progress::kDone;
 }
 
+Progress ComputeObject::StartShared(ExecutionContext& context, Running& running,
+                                    EngineWork::Need& need) {
+  SharedWork& shared = *context.services.shared;
+  const Qmd& qmd = running.qmd;
+  std::vector<uint8_t> parameters(shared.ParameterBytes(running.fingerprint));
+  if (auto fault = context.memory().Read(qmd.constants[0].address + qmd.parameter_offset(),
+                                         parameters.data(), parameters.size())) {
+    return context.Check(fault, "kernel parameters");
+  }
+  const auto prepared = shared.Prepare(context.process, context.gpu_context, parameters);
+  if (prepared.error != nullptr) return context.Fail(kGrClassError, qmd.program, prepared.error);
+  if (prepared.id == 0) return Progress::kDone;
+  running.shared.emplace(&shared, prepared.id);
+  running.price.source = PriceSource::kModelled;
+  const double sms = std::max<uint32_t>(context.sm_limits.sms, 1);
+  need = {.span = kNever,
+          .demand = static_cast<uint32_t>(std::clamp(prepared.sms / sms, 0.0, 1.0) *
+                                          (EngineShare::kWhole - 1)) +
+                    1,
+          .level = qmd.group,
+          .memory = static_cast<uint32_t>(prepared.memory_share * EngineShare::kWhole)};
+  return Progress::kDone;
+}
+
 std::vector<uint8_t> ComputeObject::ParametersOf(ExecutionContext& context,
                                                  const Running& running) {
   const auto& bank = running.qmd.constants[0];
@@ -316,7 +352,9 @@ Progress ComputeObject::StartInternal(ExecutionContext& context, Running& runnin
       services.internal_kernels->Identify(context.memory(), qmd.program, running.fingerprint);
   ++services.counters.kernels;
   if (internal == nullptr) {
-    if (services.namer != nullptr && running.fingerprint != 0) {
+    running.is_shared =
+        services.shared != nullptr && services.shared->ParameterBytes(running.fingerprint) > 0;
+    if (!running.is_shared && services.namer != nullptr && running.fingerprint != 0) {
       running.known = services.namer->Of(context.process, qmd.program, running.fingerprint,
                                          [&](uint8_t* to, uint64_t bytes) {
                                            return !context.memory().Read(qmd.program, to, bytes);
@@ -357,10 +395,11 @@ Progress ComputeObject::CompleteQmd(ExecutionContext& context, const Running& ru
   if (context.services.observer != nullptr && qmd.type == Qmd::Type::kGrid &&
       qmd.grid.count() > 0) {
     const VirtualTime began = running.work->began();
+    const char* name = running.shared ? running.shared->Name() : running.internal;
     context.services.observer->Kernel(
-        {context.process, context.gpu, context.channel, began, running.work->ends() - began,
+        {context.process, context.gpu, context.channel, began, running.Ends() - began,
          running.price.source, running.price.flops, running.price.bytes, running.price.error},
-        qmd, {running.fingerprint, running.internal, running.known.get()});
+        qmd, {running.fingerprint, name, running.known.get()});
   }
   for (const Qmd::Release& release : qmd.releases) {
     if (!release.enabled) continue;

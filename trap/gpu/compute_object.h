@@ -16,6 +16,7 @@
 #include "trap/gpu/gpu_semaphore.h"
 #include "trap/gpu/graph_fork.h"
 #include "trap/gpu/qmd.h"
+#include "trap/gpu/shared_work.h"
 #include "trap/gpu/transfer.h"
 
 namespace phantora {
@@ -28,8 +29,14 @@ class ComputeObject : public EngineObject {
   bool Busy() const override { return !running_.empty(); }
   VirtualTime BusyUntil() const override {
     VirtualTime until = VirtualTime::Infinity();
-    for (const auto& running : running_) until = std::min(until, running->work->ends());
+    for (const auto& running : running_) until = std::min(until, running->Ends());
     return until;
+  }
+  bool Shares() const override {
+    return std::any_of(running_.begin(), running_.end(), [](const auto& running) {
+      return running->shared && running->shared->started() &&
+             running->shared->End() == VirtualTime::Infinity();
+    });
   }
   size_t Bulk(ExecutionContext& context, uint32_t method,
               absl::Span<const uint32_t> words) override;
@@ -60,11 +67,18 @@ class ComputeObject : public EngineObject {
     Price price;
     std::vector<ForkAction> forks;  // due when it completes
     std::optional<EngineWork> work;
+    bool is_shared = false;  // see SharedWork
+    // Then `work` only takes SMs, until the shared work is over.
+    std::optional<SharedWorkHandle> shared;
+
+    VirtualTime Ends() const { return shared ? shared->End() : work->ends(); }
   };
   // Runs what is ready, and what becomes ready by that, within a budget; the QMDs that are
   // ready run beside each other. kDone when all are over.
   Progress Drain(ExecutionContext& context);
   Progress StartQmd(ExecutionContext& context, uint64_t address);
+  // If it is SharedWork, prepares it and says what it needs.
+  Progress StartShared(ExecutionContext& context, Running& running, EngineWork::Need& need);
   // Of the launch, as many bytes as its rule needs; none if they cannot be read.
   static std::vector<uint8_t> ParametersOf(ExecutionContext& context, const Running& running);
   // Carries out what is known of the kernel of libcuda's own, if it is one.

@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 
 #include "absl/types/span.h"
@@ -44,7 +45,7 @@ inline constexpr int64_t kInterruptCost = 64;
 inline constexpr int64_t kBytesPerUnit = 128;
 
 struct ExecutionContext {
-  GpuContext& gpu_context;
+  const std::shared_ptr<GpuContext>& gpu_context;
   GpuServices& services;
   TimeSource& time;  // of the channel
   int gpu;
@@ -61,7 +62,7 @@ struct ExecutionContext {
   uint64_t releases = 0;
   uint64_t interrupts = 0;
 
-  AddressSpace& memory() { return gpu_context.memory; }
+  AddressSpace& memory() { return gpu_context->memory; }
 
   Progress Fail(uint32_t code, uint64_t address, const char* what) {
     fault = ChannelFault{code, address, what};
@@ -88,6 +89,8 @@ class EngineObject {
   virtual bool Busy() const { return false; }
   // When the first of it ends; Infinity if there is none, or while it waits for its engine.
   virtual VirtualTime BusyUntil() const { return VirtualTime::Infinity(); }
+  // Is there SharedWork under way whose end is not known?
+  virtual bool Shares() const { return false; }
 
   // Executes a run of data words for one non-incrementing method; returns how
   // many were consumed (0: use Method for the next one). Must not block.

@@ -18,6 +18,7 @@ namespace phantora {
 class InternalKernels;
 class KernelLog;
 class KernelNamer;
+class SharedWork;
 struct KnownKernel;
 struct Qmd;
 
@@ -132,6 +133,7 @@ struct GpuServices {
   WorkObserver* observer = nullptr;
   KernelNamer* namer = nullptr;
   KernelLog* kernel_log = nullptr;
+  SharedWork* shared = nullptr;
 };
 
 }  // namespace phantora

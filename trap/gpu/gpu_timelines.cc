@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "trap/gpu/shared_work.h"
+
 namespace phantora {
 namespace {
 
@@ -54,6 +56,7 @@ void GpuTimelines::Remove(const Channel* channel) {
   if (it == timelines_.end()) return;
   std::erase_if(it->second->channels,
                 [channel](const auto& other) { return other.get() == channel; });
+  it->second->waiting_submissions.erase(channel);
 }
 
 void GpuTimelines::ProcessDied(pid_t process) { timelines_.erase(process); }
@@ -62,7 +65,7 @@ SimulatedDevice::Submitted GpuTimelines::Submit(pid_t process, VirtualTime from,
                                                 VirtualSpan each) {
   Timeline& timeline = Of(process);
   uint32_t count = 0;
-  for (const auto& channel : timeline.channels) count += channel->Hidden();
+  for (const auto& channel : timeline.channels) count += Untold(timeline, *channel);
   // What a channel waits for may be a plain store of the process.
   const bool waited = timeline.waiting;
   const uint64_t releases = releases_, interrupts = interrupts_;
@@ -81,10 +84,15 @@ SimulatedDevice::Submitted GpuTimelines::Submit(pid_t process, VirtualTime from,
   for (bool any = true; any && budget > 0;) {
     any = false;
     for (const auto& channel : channels) {
-      if (count == 0 || budget <= 0 || channel->Hidden() == 0) continue;
+      if (count == 0 || budget <= 0 || Untold(timeline, *channel) == 0) continue;
       any = true, --count, ++revealed;
       at = at + step;
       Run(process, timeline, at, false, budget);
+      if (timeline.clock->Now() < at || !timeline.submitted.empty()) {
+        timeline.submitted.emplace_back(at, channel);
+        ++timeline.waiting_submissions[channel.get()];
+        continue;
+      }
       channel->Reveal();
       Settle(process, timeline, budget);
     }
@@ -100,7 +108,7 @@ bool GpuTimelines::HasSubmitted(pid_t process) {
   if (it == timelines_.end()) return false;
   const auto& channels = it->second->channels;
   return std::any_of(channels.begin(), channels.end(),
-                     [](const auto& channel) { return channel->Hidden() > 0; });
+                     [&](const auto& channel) { return Untold(*it->second, *channel) > 0; });
 }
 
 SimulatedDevice::Queues GpuTimelines::QueuesOf(pid_t process) {
@@ -111,17 +119,19 @@ SimulatedDevice::Queues GpuTimelines::QueuesOf(pid_t process) {
     queues.full |= channel->Room() < kRoomForASubmission;
     queues.short_of_room |=
         channel->RoomAfterRevealed() < channel->config().gpfifo_entries / kStepsOfRoom;
-    queues.hidden += channel->Hidden();
+    queues.hidden += Untold(*it->second, *channel);
   }
   return queues;
 }
 
 VirtualTime GpuTimelines::Next(const Timeline& timeline) const {
   if (timeline.unfinished) return timeline.clock->Now();
+  const VirtualTime submitted =
+      timeline.submitted.empty() ? VirtualTime::Infinity() : timeline.submitted.front().first;
   // Somebody else may have written what a channel waits for: not before he did.
   const bool woken = timeline.waiting && timeline.settled != releases_;
-  VirtualTime next =
-      woken ? std::max(timeline.clock->Now(), last_release_) : VirtualTime::Infinity();
+  VirtualTime next = woken ? std::max(timeline.clock->Now(), last_release_) : submitted;
+  next = std::min(next, submitted);
   for (const auto& channel : timeline.channels) {
     // What is still busy until now has been run: it does not wait for time.
     const VirtualTime until = channel->BusyUntil();
@@ -133,6 +143,49 @@ VirtualTime GpuTimelines::Next(const Timeline& timeline) const {
 VirtualTime GpuTimelines::NextEvent(pid_t process) {
   auto it = timelines_.find(process);
   return it == timelines_.end() ? VirtualTime::Infinity() : Next(*it->second);
+}
+
+VirtualTime GpuTimelines::Horizon(const Timeline& timeline) const {
+  return timeline.shares ? services_->shared->Now() : VirtualTime::Infinity();
+}
+
+uint32_t GpuTimelines::Untold(const Timeline& timeline, const Channel& channel) {
+  const uint32_t hidden = channel.Hidden();
+  auto waiting = timeline.waiting_submissions.find(&channel);
+  if (waiting == timeline.waiting_submissions.end()) return hidden;
+  return hidden - std::min(hidden, waiting->second);
+}
+
+void GpuTimelines::Reveal(Timeline& timeline) {
+  const auto channel = timeline.submitted.front().second.lock();
+  timeline.submitted.pop_front();
+  if (channel == nullptr) return;
+  auto waiting = timeline.waiting_submissions.find(channel.get());
+  if (waiting != timeline.waiting_submissions.end() && --waiting->second == 0) {
+    timeline.waiting_submissions.erase(waiting);
+  }
+  channel->Reveal();
+  timeline.unfinished = true;
+}
+
+bool GpuTimelines::WaitsForOthers(pid_t process) {
+  auto it = timelines_.find(process);
+  return it != timelines_.end() && it->second->shares;
+}
+
+VirtualTime GpuTimelines::NextSharedEvent() {
+  return services_->shared == nullptr ? VirtualTime::Infinity() : services_->shared->NextEvent();
+}
+
+std::vector<pid_t> GpuTimelines::Passed(VirtualTime to) {
+  if (services_->shared == nullptr) return {};
+  services_->shared->Advance(to);
+  auto changed = services_->shared->TakeChanged();
+  for (const pid_t process : changed) {
+    auto it = timelines_.find(process);
+    if (it != timelines_.end()) it->second->unfinished = true;
+  }
+  return changed;
 }
 
 SimulatedDevice::Progress GpuTimelines::Advance(pid_t process, VirtualTime to,
@@ -151,13 +204,16 @@ void GpuTimelines::Run(pid_t process, Timeline& timeline, VirtualTime to, bool s
   const uint64_t releases = releases_, interrupts = interrupts_;
   while (budget > 0) {
     const VirtualTime next = Next(timeline);
-    if (next > to || next == VirtualTime::Infinity()) {
-      if (to != VirtualTime::Infinity()) timeline.clock->AdvanceTo(to);
+    const VirtualTime end = std::min(to, std::max(Horizon(timeline), timeline.clock->Now()));
+    if (next > end || next == VirtualTime::Infinity()) {
+      if (end != VirtualTime::Infinity()) timeline.clock->AdvanceTo(end);
       return;
     }
     timeline.clock->AdvanceTo(next);
     budget -= kEventCost;
     Settle(process, timeline, budget);
+    // What has ended by now is seen by what is submitted now.
+    if (!timeline.submitted.empty() && timeline.submitted.front().first <= next) Reveal(timeline);
     if (stop_when_seen && (releases_ != releases || interrupts_ != interrupts)) return;
   }
 }
@@ -166,7 +222,7 @@ void GpuTimelines::Settle(pid_t process, Timeline& timeline, int64_t& budget) {
   bool worked = true;
   while (worked && budget > 0) {
     worked = false;
-    timeline.waiting = false;
+    timeline.waiting = timeline.shares = false;
     timeline.settled = releases_;
     const auto channels = timeline.channels;  // failing ones may be removed
     for (const auto& channel : channels) {
@@ -184,6 +240,7 @@ void GpuTimelines::Settle(pid_t process, Timeline& timeline, int64_t& budget) {
         Failed(process, timeline, *channel);
       }
       if (state == Channel::State::kWaiting && !channel->Busy()) timeline.waiting = true;
+      timeline.shares |= services_->shared != nullptr && channel->Shares();
     }
   }
   // Without budget, some may not have been looked at.

@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <deque>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -40,6 +41,9 @@ class GpuTimelines : public SimulatedDevice {
   Queues QueuesOf(pid_t process) override;
   VirtualTime NextEvent(pid_t process) override;
   Progress Advance(pid_t process, VirtualTime to, bool stop_when_seen) override;
+  bool WaitsForOthers(pid_t process) override;
+  VirtualTime NextSharedEvent() override;
+  std::vector<pid_t> Passed(VirtualTime to) override;
 
  private:
   struct Timeline {
@@ -50,6 +54,11 @@ class GpuTimelines : public SimulatedDevice {
     bool unfinished = false;  // there is more to do at this very time
     bool waiting = false;     // some channel waits for a semaphore
     uint64_t settled = 0;     // releases_ when it was run last
+    bool shares = false;      // work is under way whose end depends on other processes
+    // What was submitted at times that the timeline has not reached, since it must not run
+    // ahead of that work; and how much of that each channel has.
+    std::deque<std::pair<VirtualTime, std::weak_ptr<Channel>>> submitted;
+    absl::flat_hash_map<const Channel*, uint32_t> waiting_submissions;
   };
 
   Timeline& Of(pid_t process);
@@ -60,6 +69,11 @@ class GpuTimelines : public SimulatedDevice {
   void Settle(pid_t process, Timeline& timeline, int64_t& budget);
   void Failed(pid_t process, Timeline& timeline, const Channel& channel);
   VirtualTime Next(const Timeline& timeline) const;
+  // How far it may run.
+  VirtualTime Horizon(const Timeline& timeline) const;
+  // Submissions of the channel that Submit() has not been told of.
+  static uint32_t Untold(const Timeline& timeline, const Channel& channel);
+  void Reveal(Timeline& timeline);
 
   GpuServices* const services_;
   absl::flat_hash_map<pid_t, std::unique_ptr<Timeline>> timelines_;

@@ -33,6 +33,8 @@ class KernelPricer : public WorkPricer {
   Price Kernel(const KernelLaunch& launch) override;
   Price Copy(uint64_t bytes, bool over_pcie) override;
   const char* Source() const override;
+  // Of the GPU's own memory, at its peak.
+  double memory_bytes_per_s() const { return memory_bytes_per_s_; }
 
  private:
   // Everything that the price of a known kernel depends on.

@@ -21,6 +21,8 @@ constexpr VirtualTime kStart = VirtualTime::FromNanoseconds(10'000'000'000'000);
 // Where processor time does not count, a clock read of such a loop takes as long as a turn
 // of it in Python.
 constexpr VirtualSpan kTurnOfWait = VirtualSpan::Microseconds(1);
+// Of a loop that waits for time to pass, where processor time counts.
+constexpr VirtualSpan kLongestTurn = VirtualSpan::Microseconds(50);
 // By how much a thread may have read a later time than its process has.
 constexpr VirtualSpan kFurthestAhead = VirtualSpan::Microseconds(1);
 // What stopping in a call costs the thread that stops, ns of its processor time.
@@ -98,6 +100,11 @@ void ProcessClocks::DiscardProcessorTime(Process& process, pid_t id) {
   process.wall_time = HostNanoseconds(CLOCK_MONOTONIC);
 }
 
+void ProcessClocks::NoteRead(const Process& process, Thread& thread) const {
+  if (CountsProcessorTime() && process.now - thread.read_at > kLongestTurn) thread.reads = 0;
+  thread.read_at = process.now;
+}
+
 VirtualTime ProcessClocks::ReadClock(Process& process, pid_t id) {
   Thread& thread = process.threads[id];
   const bool waits = ++thread.reads > kReadsOfWait;
@@ -145,9 +152,28 @@ int ProcessClocks::Submit(Process& process, pid_t id, VirtualTime from) {
   const auto submitted = options_.device->Submit(id, from, process.now,
                                                  fixed ? options_.host.submission : VirtualSpan());
   process.now = submitted.now;
-  process.next_event = options_.device->NextEvent(id);
+  LookAhead(process, id);
   process.seen |= submitted.seen;
   return submitted.count;
+}
+
+void ProcessClocks::LookAhead(Process& process, pid_t id) {
+  process.next_event = options_.device->NextEvent(id);
+  process.waits_for_others = options_.device->WaitsForOthers(id);
+}
+
+VirtualTime ProcessClocks::NextSharedEvent() const {
+  if (gpu_processes_ == 0) return VirtualTime::Infinity();
+  std::lock_guard lock(*options_.machine_lock);
+  return options_.device->NextSharedEvent();
+}
+
+void ProcessClocks::Passed(VirtualTime to) {
+  if (gpu_processes_ == 0) return;
+  std::lock_guard lock(*options_.machine_lock);
+  for (const pid_t id : options_.device->Passed(to)) {
+    if (Process* process = Find(id)) LookAhead(*process, id);
+  }
 }
 
 bool ProcessClocks::HasHiddenWork() const {
@@ -166,7 +192,7 @@ SimulatedDevice::Queues ProcessClocks::QueuesOf(pid_t process) const {
 SimulatedDevice::Progress ProcessClocks::Advance(Process& process, pid_t id, VirtualTime to) {
   std::lock_guard lock(*options_.machine_lock);
   const auto progress = options_.device->Advance(id, to, true);
-  process.next_event = options_.device->NextEvent(id);
+  LookAhead(process, id);
   return progress;
 }
 
@@ -261,9 +287,12 @@ int ProcessClocks::RunFor(Process& process, pid_t id, const std::function<bool()
   int events = 0;
   do {
     if (process.next_event == VirtualTime::Infinity()) break;
-    const auto progress = Advance(process, id, process.next_event);
+    const VirtualTime event = process.next_event;
+    const auto progress = Advance(process, id, event);
     process.now = std::max(process.now, progress.time);
     ++events;
+    // What others decide is not known yet.
+    if (progress.time < event) break;
   } while (wanted() && HostNanoseconds(CLOCK_MONOTONIC) - begin < kLongestNudge);
   return events;
 }

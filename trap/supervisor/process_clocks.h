@@ -33,8 +33,9 @@ class ProcessClocks {
   };
 
   struct Thread {
-    uint32_t reads = 0;  // clock reads in a row
-    uint32_t spins = 0;  // of CLOCK_MONOTONIC_RAW in a row
+    uint32_t reads = 0;   // clock reads in a row, see NoteRead()
+    VirtualTime read_at;  // the last
+    uint32_t spins = 0;   // of CLOCK_MONOTONIC_RAW in a row
     // Of a wait for a GPU that may not be over.
     VirtualTime waiting_since, waited_until;
   };
@@ -47,7 +48,8 @@ class ProcessClocks {
     VirtualSpan waited;  // for its GPUs
     bool uses_gpu = false;
     VirtualTime next_event = VirtualTime::Infinity();  // of its GPUs
-    bool seen = false;  // its GPUs have done something that these may wait for
+    bool seen = false;              // its GPUs have done something that these may wait for
+    bool waits_for_others = false;  // its GPUs have work that ends when others do something
     std::vector<pid_t> children;
     uint32_t fruitless = 0;  // calls since one has waited; see ChargeFruitless()
     int submissions = 0;     // found when a thread of it stopped last
@@ -94,6 +96,9 @@ class ProcessClocks {
   void TakeProcessorTime(Process& process, pid_t id);
   // What it has used since it was looked at does not count.
   void DiscardProcessorTime(Process& process, pid_t id);
+  // A thread reads a clock. Where processor time counts, one that has done other things for a
+  // while does not read it in a loop.
+  void NoteRead(const Process& process, Thread& thread) const;
   // What a thread reads, which is later each time. Where processor time does not count,
   // that is the thread's own affair, unless it reads again and again: threads that wait for
   // each other read the clock as often as they happen to meet.
@@ -125,6 +130,10 @@ class ProcessClocks {
   // Nobody is earlier than `to`. With `account`, their processor time is taken first.
   void LiftAll(VirtualTime to, bool account);
   std::pair<pid_t, VirtualTime> EarliestEvent() const;
+  // Of what the GPUs of several processes share.
+  VirtualTime NextSharedEvent() const;
+  // Nobody does anything before `to` any more.
+  void Passed(VirtualTime to);
 
   // For GPUs whose process neither waits nor makes calls, but may spin on memory. `waits`
   // says whether a thread of a process waits for its GPUs. Returns how many it ran.
@@ -146,6 +155,8 @@ class ProcessClocks {
   VirtualTime Latest() const;
 
  private:
+  // What its GPUs will do next. The machine's lock is held.
+  void LookAhead(Process& process, pid_t id);
   void NotBeforeChildren(Process& process);
   SimulatedDevice::Queues QueuesOf(pid_t process) const;
   // Runs the process's GPUs for it, and takes it along, while `wanted` says so; how many

@@ -259,6 +259,7 @@ void SimulatedTime::ServeClock(const seccomp_notif& notification, pid_t id,
   if (continues) clocks_.DiscardProcessorTime(clocks_.Of(id), id);  // it only looked again
   Process& process = clocks_.Stopped(id, thread_id);
   Thread& thread = process.threads[thread_id];
+  clocks_.NoteRead(process, thread);
   const bool raw =
       notification.data.nr == SYS_clock_gettime && clock == CLOCK_MONOTONIC_RAW && process.uses_gpu;
   // Who has submitted something has not been waiting.
@@ -275,7 +276,7 @@ void SimulatedTime::ServeClock(const seccomp_notif& notification, pid_t id,
     held.clock = clock;
     held.clock_out = RemoteAddress{notification.data.args[1]};
     held.since = process.now;
-    if (process.next_event == VirtualTime::Infinity()) {
+    if (process.next_event == VirtualTime::Infinity() && !process.waits_for_others) {
       // Its own GPUs have nothing to do, so it waits for somebody else. It looks again
       // later, and later still.
       const uint32_t looks = std::min(thread.spins - kSpinsOfWait, kLooksUntilRarest);
@@ -514,8 +515,9 @@ void SimulatedTime::LetServedWaitersGo(NotifyListener& listener) {
   }
   for (const auto& [id, held] : held_.all()) {
     // It waited for its GPUs, and they have nothing more to do.
-    if (held.for_gpu() && held.deadline == VirtualTime::Infinity() &&
-        clocks_.Of(held.process).next_event == VirtualTime::Infinity()) {
+    if (!held.for_gpu() || held.deadline != VirtualTime::Infinity()) continue;
+    const Process& process = clocks_.Of(held.process);
+    if (process.next_event == VirtualTime::Infinity() && !process.waits_for_others) {
       served.push_back(held.process);
     }
   }
@@ -672,9 +674,10 @@ bool SimulatedTime::MayPass(VirtualTime to, NotifyListener& listener, bool again
   return true;
 }
 
-int SimulatedTime::SubmitAll() {
+int SimulatedTime::SubmitAll(VirtualTime before) {
   int submitted = 0;
   for (auto& [id, process] : clocks_.all()) {
+    if (process->now >= before) continue;
     submitted += clocks_.Submit(*process, id, process->now);
   }
   return submitted;
@@ -684,7 +687,8 @@ VirtualTime SimulatedTime::NextThing() {
   auto call = held_.Earliest();
   const VirtualTime deadline =
       call == held_.end() ? VirtualTime::Infinity() : call->second.deadline;
-  return std::min({deadline, timers_.Earliest().time, clocks_.EarliestEvent().second});
+  return std::min({deadline, timers_.Earliest().time, clocks_.EarliestEvent().second,
+                   clocks_.NextSharedEvent()});
 }
 
 void SimulatedTime::Pass(NotifyListener& listener) {
@@ -709,11 +713,12 @@ void SimulatedTime::Pass(NotifyListener& listener) {
         call == held_.end() ? VirtualTime::Infinity() : call->second.deadline;
     const VirtualTimers::Due timer = timers_.Earliest();
     const auto [process, event] = clocks_.EarliestEvent();
-    const VirtualTime next = std::min({deadline, event, timer.time});
+    const VirtualTime shared = clocks_.NextSharedEvent();
+    const VirtualTime next = std::min({deadline, event, timer.time, shared});
     if (next == VirtualTime::Infinity()) {
       // Work may have been submitted by threads that have not made a call since.
       hidden_work = clocks_.HasHiddenWork();
-      if (!hidden_work || ticked == 0 || !MayPass(next, listener) || SubmitAll() == 0) break;
+      if (!hidden_work || ticked == 0 || !MayPass(next, listener) || SubmitAll(next) == 0) break;
       quiet_ = false;
       continue;
     }
@@ -721,7 +726,7 @@ void SimulatedTime::Pass(NotifyListener& listener) {
     if (!known_quiet) {
       if (!MayPass(next, listener)) break;
       // What was submitted before everybody stopped; not what somebody submits who runs.
-      const int submitted = quiet_ ? SubmitAll() : 0;
+      const int submitted = SubmitAll(quiet_ ? VirtualTime::Infinity() : next);
       CheckPolled(0, listener);
       CheckSignals(listener);
       // It may have raised an interrupt, and woken somebody.
@@ -730,6 +735,12 @@ void SimulatedTime::Pass(NotifyListener& listener) {
     }
     clocks_.NoteProgress();
     ++counters_.jumps;
+    // What is shared comes first: what GPUs do at this time may follow from it.
+    clocks_.Passed(next);
+    if (shared == next) {
+      if (quiet_) clocks_.LiftAll(next, true);
+      continue;
+    }
     if (event <= std::min(deadline, timer.time)) {
       PassToEvent(process, event, listener);
     } else if (timer.time <= deadline) {
@@ -785,7 +796,8 @@ void SimulatedTime::ArmNextTick(bool hidden_work, int64_t ticked) {
   // While others run and nothing happens, the looks become rarer.
   const bool timers = timers_.Earliest().time != VirtualTime::Infinity();
   if (!held_.empty() || timers || hidden_work ||
-      clocks_.EarliestEvent().second != VirtualTime::Infinity()) {
+      clocks_.EarliestEvent().second != VirtualTime::Infinity() ||
+      clocks_.NextSharedEvent() != VirtualTime::Infinity()) {
     const int64_t polled = held_.polled() * kTickPerPolled;
     const int64_t longest = held_.polled() > 0 ? std::max(polled, kPolledTick) : kLongestTick;
     ArmTick(let_go_ ? kShortestTick : std::clamp(ticked * 2, kShortestTick, longest));

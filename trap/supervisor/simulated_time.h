@@ -129,8 +129,9 @@ class SimulatedTime {
   // Has the thread that was found running used very much processor time without anything
   // happening?
   bool RunsForNothing();
-  // Takes in what was submitted before everybody stopped; how much that was.
-  int SubmitAll();
+  // Takes in what was submitted before everybody stopped who is earlier than `before`; how much
+  // that was.
+  int SubmitAll(VirtualTime before);
   // Let it come; MayPass() has allowed it.
   void PassToEvent(pid_t process, VirtualTime event, NotifyListener& listener);
   void PassToTimer(VirtualTimers::Due due, NotifyListener& listener);

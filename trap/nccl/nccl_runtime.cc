@@ -1,0 +1,149 @@
+#include "trap/nccl/nccl_runtime.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "fabric/nccl/marker_cubins.h"
+#include "profiles/code_fingerprint.h"
+#include "profiles/cubin.h"
+
+namespace phantora {
+namespace {
+
+// Entries of one call; a group of sends and receives with every rank has two for each.
+constexpr size_t kMostEntriesOfCall = 1 << 17;
+
+const char* NameOfEntries(absl::Span<const nccl::Entry> entries) {
+  switch (entries[0].operation) {
+    case nccl::Operation::kBroadcast:
+      return "NCCL Broadcast";
+    case nccl::Operation::kReduce:
+      return "NCCL Reduce";
+    case nccl::Operation::kAllGather:
+      return "NCCL AllGather";
+    case nccl::Operation::kReduceScatter:
+      return "NCCL ReduceScatter";
+    case nccl::Operation::kAllReduce:
+      return "NCCL AllReduce";
+    case nccl::Operation::kSend:
+    case nccl::Operation::kReceive:
+      break;
+  }
+  return "NCCL SendRecv";
+}
+
+}  // namespace
+
+NcclRuntime::NcclRuntime(const Options& options)
+    : options_(options),
+      payload_(options.largest_reduction, options.unknowns),
+      world_({.network = options.network,
+              .planner = options.planner,
+              .payload = &payload_,
+              .failed = options.failed,
+              .ended = options.ended}) {
+  for (const nccl::MarkerCubin& cubin : nccl::MarkerCubins()) {
+    std::vector<CubinKernel> kernels;
+    ReadCubin(absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(cubin.image.data()),
+                                  cubin.image.size()),
+              kernels);
+    for (const CubinKernel& kernel : kernels) {
+      if (kernel.code.size() < kPrefixBytes) continue;
+      markers_[PrefixFingerprint(kernel.code)] =
+          kernel.name == nccl::kMarkerKernel ? sizeof(nccl::Marker) : sizeof(nccl::LongMarker);
+    }
+  }
+}
+
+void NcclRuntime::ProcessDied(pid_t process) {
+  world_.ProcessDied(static_cast<uint64_t>(process));
+  std::erase_if(parts_, [process](const auto& part) { return part.first.first == process; });
+}
+
+size_t NcclRuntime::ParameterBytes(uint64_t fingerprint) const {
+  auto it = markers_.find(fingerprint);
+  return it == markers_.end() ? 0 : it->second;
+}
+
+SharedWork::Prepared NcclRuntime::Prepare(pid_t process, const std::shared_ptr<GpuContext>& context,
+                                          absl::Span<const uint8_t> parameters) {
+  nccl::MarkerHeader header;
+  std::memcpy(&header, parameters.data(), sizeof header);
+  const size_t most = (parameters.size() - sizeof header) / sizeof(nccl::Entry);
+  if (header.magic != nccl::MarkerHeader().magic || header.entries > most) {
+    return {.error = "an NCCL operation that is none"};
+  }
+  // Of a communicator that was left before its operations had their turn.
+  const NcclEndpoint* endpoint =
+      world_.communicators().Find(static_cast<uint64_t>(process), header.handle);
+  if (endpoint == nullptr) return {};
+  auto& parts = parts_[{process, header.handle}];
+  const size_t before = parts.size();
+  parts.resize(before + header.entries);
+  std::memcpy(parts.data() + before, parameters.data() + sizeof header,
+              header.entries * sizeof(nccl::Entry));
+  if (header.more != 0 && parts.size() < kMostEntriesOfCall) return {};
+  Launch launch;
+  launch.entries = std::move(parts);
+  parts_.erase({process, header.handle});
+  if (launch.entries.empty()) return {};
+  if (const std::string wrong = NcclWorld::Check(*endpoint, launch.entries); !wrong.empty()) {
+    options_.unknowns->Count("NCCL operation that makes no sense", header.handle, wrong);
+    return {.error = "an NCCL operation that makes no sense"};
+  }
+  const auto occupancy = world_.OccupancyOf(*endpoint, launch.entries);
+  launch.process = process;
+  launch.handle = header.handle;
+  launch.sequence = header.sequence;
+  launch.context = context;
+  launch.name = NameOfEntries(launch.entries);
+  const uint64_t id = next_++;
+  launches_[id] = std::move(launch);
+  return {.id = id,
+          .sms = static_cast<double>(occupancy.sms),
+          .memory_share = options_.timed ? occupancy.memory_share : 0};
+}
+
+void NcclRuntime::Start(uint64_t id, VirtualTime now) {
+  Launch& launch = launches_.at(id);
+  NcclEndpoint* endpoint =
+      world_.communicators().Find(static_cast<uint64_t>(launch.process), launch.handle);
+  if (endpoint == nullptr) return;
+  launch.ticket = world_.Start(*endpoint, std::move(launch.entries), launch.sequence,
+                               options_.timed ? now : world_.now());
+  payload_.Add(launch.ticket, launch.context);
+  if (!options_.timed) world_.Advance(VirtualTime::Infinity());
+}
+
+VirtualTime NcclRuntime::EndOf(uint64_t id) const {
+  const Launch& launch = launches_.at(id);
+  if (launch.ticket == 0) return VirtualTime();
+  const VirtualTime end = world_.EndOf(launch.ticket);
+  return options_.timed || end == VirtualTime::Infinity() ? end : VirtualTime();
+}
+
+const char* NcclRuntime::NameOf(uint64_t id) const { return launches_.at(id).name; }
+
+void NcclRuntime::Forget(uint64_t id) {
+  auto it = launches_.find(id);
+  if (it == launches_.end()) return;
+  if (it->second.ticket != 0) {
+    world_.Forget(it->second.ticket);
+    payload_.Remove(it->second.ticket);
+  }
+  launches_.erase(it);
+}
+
+VirtualTime NcclRuntime::NextEvent() {
+  return options_.timed ? world_.NextEvent() : VirtualTime::Infinity();
+}
+
+std::vector<pid_t> NcclRuntime::TakeChanged() {
+  std::vector<pid_t> processes;
+  for (const uint64_t process : world_.TakeChanged()) {
+    processes.push_back(static_cast<pid_t>(process));
+  }
+  return processes;
+}
+
+}  // namespace phantora

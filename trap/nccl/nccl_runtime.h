@@ -1,0 +1,78 @@
+// NCCL's operations as work of the emulated GPUs.
+#ifndef PHANTORA_TRAP_NCCL_NCCL_RUNTIME_H_
+#define PHANTORA_TRAP_NCCL_NCCL_RUNTIME_H_
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/types/span.h"
+#include "fabric/nccl_world.h"
+#include "trap/gpu/shared_work.h"
+#include "trap/nccl/payload.h"
+
+namespace phantora {
+
+// Joins the launches of libnccl.so.2's marker kernels (fabric/nccl/wire.h) to operations. Needs
+// the machine's lock.
+class NcclRuntime : public SharedWork {
+ public:
+  struct Options {
+    FlowNetwork* network;
+    TransferPlanner* planner;
+    uint64_t largest_reduction;  // bytes; see Payload
+    Unknowns* unknowns;
+    // Operations take time; else they are over when their last rank comes.
+    bool timed = true;
+    // See NcclWorld::Options.
+    std::function<void(const std::string&)> failed;
+    std::function<void(const NcclWorld::Options::Ended&)> ended = {};
+  };
+  explicit NcclRuntime(const Options& options);
+
+  NcclWorld& world() { return world_; }
+  void ProcessDied(pid_t process);
+
+  size_t ParameterBytes(uint64_t fingerprint) const override;
+  Prepared Prepare(pid_t process, const std::shared_ptr<GpuContext>& context,
+                   absl::Span<const uint8_t> parameters) override;
+  void Start(uint64_t id, VirtualTime now) override;
+  VirtualTime EndOf(uint64_t id) const override;
+  const char* NameOf(uint64_t id) const override;
+  void Forget(uint64_t id) override;
+  VirtualTime Now() const override { return world_.now(); }
+  VirtualTime NextEvent() override;
+  void Advance(VirtualTime to) override { world_.Advance(to); }
+  std::vector<pid_t> TakeChanged() override;
+
+ private:
+  struct Launch {
+    pid_t process = 0;
+    nccl::Handle handle = 0;
+    uint64_t sequence = 0;
+    std::vector<nccl::Entry> entries;
+    std::shared_ptr<GpuContext> context;
+    const char* name = "";
+    NcclTicket ticket = 0;  // when it has started
+  };
+
+  const Options options_;
+  Payload payload_;
+  NcclWorld world_;
+  absl::flat_hash_map<uint64_t, size_t> markers_;  // bytes of parameters by fingerprint
+  absl::flat_hash_map<uint64_t, Launch> launches_;
+  uint64_t next_ = 1;
+  // Entries of launches with more to come.
+  std::map<std::pair<pid_t, nccl::Handle>, std::vector<nccl::Entry>> parts_;
+};
+
+}  // namespace phantora
+
+#endif  // PHANTORA_TRAP_NCCL_NCCL_RUNTIME_H_

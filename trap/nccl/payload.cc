@@ -1,0 +1,120 @@
+#include "trap/nccl/payload.h"
+
+#include <optional>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "trap/nccl/reduction.h"
+
+namespace phantora {
+namespace {
+
+using nccl::Operation;
+
+// Does the rank get the result of a reduction?
+bool Receives(const NcclShare& share) {
+  return share.entry.operation != Operation::kReduce || share.rank == share.entry.peer;
+}
+
+}  // namespace
+
+void Payload::Fault(const NcclShare& share, uint64_t address) {
+  unknowns_->Count("memory that an NCCL operation needs but that is not mapped", address,
+                   absl::StrFormat("rank %d, %s", share.rank, Describe(share.entry)));
+}
+
+void Payload::Copy(const NcclShare& to, uint64_t destination, const NcclShare& from,
+                   uint64_t source, uint64_t bytes) {
+  AddressSpace& space = MemoryOf(to);
+  AddressSpace& source_space = MemoryOf(from);
+  if (bytes == 0 || (&space == &source_space && destination == source)) return;
+  // Each is checked for itself, to name the one whose fault it is.
+  if (auto fault = source_space.Check(source, bytes)) return Fault(from, *fault);
+  if (auto fault = space.Check(destination, bytes)) return Fault(to, *fault);
+  space.Copy(destination, source_space, source, bytes);
+}
+
+void Payload::Message(const NcclShare& send, const NcclShare& receive) {
+  Copy(receive, receive.entry.receive, send, send.entry.send,
+       send.entry.count * static_cast<uint64_t>(NcclTypeBytes(send.entry.type)));
+}
+
+void Payload::Collective(absl::Span<const NcclShare> shares) {
+  const nccl::Entry& entry = shares[0].entry;
+  const uint64_t bytes = entry.count * static_cast<uint64_t>(NcclTypeBytes(entry.type));
+  switch (entry.operation) {
+    case Operation::kBroadcast: {
+      const NcclShare& root = shares[static_cast<size_t>(entry.peer)];
+      for (const NcclShare& share : shares) {
+        Copy(share, share.entry.receive, root, root.entry.send, bytes);
+      }
+      break;
+    }
+    case Operation::kAllGather:
+      AllGather(shares, bytes);
+      break;
+    case Operation::kReduce:
+    case Operation::kReduceScatter:
+    case Operation::kAllReduce:
+      Reduce(shares, bytes);
+      break;
+    case Operation::kSend:
+    case Operation::kReceive:
+      break;
+  }
+}
+
+void Payload::AllGather(absl::Span<const NcclShare> shares, uint64_t bytes) {
+  for (const NcclShare& to : shares) {
+    for (const NcclShare& from : shares) {
+      Copy(to, to.entry.receive + static_cast<uint64_t>(from.rank) * bytes, from, from.entry.send,
+           bytes);
+    }
+  }
+}
+
+void Payload::Reduce(absl::Span<const NcclShare> shares, uint64_t bytes) {
+  const nccl::Entry& entry = shares[0].entry;
+  const bool scatters = entry.operation == Operation::kReduceScatter;
+  const uint64_t input = scatters ? bytes * shares.size() : bytes;
+  // Of what the rank receives, within the result.
+  const auto offset = [&](const NcclShare& share) {
+    return scatters ? static_cast<uint64_t>(share.rank) * bytes : 0;
+  };
+  if (input > largest_reduction_) {
+    unknowns_->Count("NCCL reduction too large to be computed, elements of type", entry.type,
+                     "its result is rank 0's contribution; see --nccl-reduce");
+    const NcclShare& first = shares[0];
+    // The first last: it may reduce in place.
+    for (size_t i = shares.size(); i-- > 0;) {
+      if (!Receives(shares[i])) continue;
+      Copy(shares[i], shares[i].entry.receive, first, first.entry.send + offset(shares[i]), bytes);
+    }
+    return;
+  }
+  Reduction reduction(entry.type, entry.reduction, input);
+  std::vector<uint8_t> contribution(input);
+  for (const NcclShare& share : shares) {
+    if (auto fault = MemoryOf(share).Read(share.entry.send, contribution.data(), input)) {
+      return Fault(share, *fault);
+    }
+    uint64_t scalar = share.entry.scalar;
+    if (share.entry.scalar_on_device != 0) {
+      const uint64_t address = scalar;
+      scalar = 0;
+      const auto size = static_cast<uint64_t>(NcclTypeBytes(entry.type));
+      if (auto fault = MemoryOf(share).Read(address, &scalar, size)) return Fault(share, *fault);
+    }
+    reduction.Add(contribution, scalar);
+  }
+  const std::vector<uint8_t> result = reduction.Result(static_cast<int>(shares.size()));
+  for (const NcclShare& share : shares) {
+    if (!Receives(share)) continue;
+    if (auto fault =
+            MemoryOf(share).Write(share.entry.receive, result.data() + offset(share), bytes)) {
+      Fault(share, *fault);
+    }
+  }
+}
+
+}  // namespace phantora

@@ -1,0 +1,48 @@
+// What NCCL's operations do to the memory of GPUs.
+#ifndef PHANTORA_TRAP_NCCL_PAYLOAD_H_
+#define PHANTORA_TRAP_NCCL_PAYLOAD_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/container/flat_hash_map.h"
+#include "fabric/nccl_world.h"
+#include "trap/gpu/gpu_context.h"
+#include "trap/unknowns.h"
+
+namespace phantora {
+
+// Copies are carried out. Reductions of at most `largest_reduction` bytes (of a rank's
+// contribution) are too; of larger ones the result is what rank 0 contributed, which is counted.
+// Memory that was never written stays so, and costs nothing.
+class Payload : public PayloadMover {
+ public:
+  Payload(uint64_t largest_reduction, Unknowns* unknowns)
+      : largest_reduction_(largest_reduction), unknowns_(unknowns) {}
+
+  // Where the addresses of a ticket mean something.
+  void Add(NcclTicket ticket, std::shared_ptr<GpuContext> context) {
+    contexts_[ticket] = std::move(context);
+  }
+  void Remove(NcclTicket ticket) { contexts_.erase(ticket); }
+
+  void Collective(absl::Span<const NcclShare> shares) override;
+  void Message(const NcclShare& send, const NcclShare& receive) override;
+
+ private:
+  AddressSpace& MemoryOf(const NcclShare& share) { return contexts_.at(share.ticket)->memory; }
+  void Copy(const NcclShare& to, uint64_t destination, const NcclShare& from, uint64_t source,
+            uint64_t bytes);
+  void AllGather(absl::Span<const NcclShare> shares, uint64_t bytes);
+  void Reduce(absl::Span<const NcclShare> shares, uint64_t bytes);
+  // Some memory was not there: the program's mistake.
+  void Fault(const NcclShare& share, uint64_t address);
+
+  const uint64_t largest_reduction_;
+  Unknowns* const unknowns_;
+  absl::flat_hash_map<NcclTicket, std::shared_ptr<GpuContext>> contexts_;
+};
+
+}  // namespace phantora
+
+#endif  // PHANTORA_TRAP_NCCL_PAYLOAD_H_

@@ -14,6 +14,7 @@ namespace {
 // Endpoints of one process; programs have some tens.
 constexpr int kMostPerProcess = 4096;
 constexpr int kInvalidUsage = 5, kInvalidArgument = 4;  // ncclResult_t
+constexpr int kNobody = -1;                             // no rank
 
 }  // namespace
 
@@ -45,9 +46,11 @@ nccl::Handle Communicators::Join(const NcclCaller& caller, const nccl::Join& joi
   }
   NcclEndpoint* endpoint = Make(caller, join.settings);
   if (endpoint == nullptr) return 0;
-  const Key key = absl::StrCat(
-      "id ", absl::string_view(reinterpret_cast<const char*>(join.id), sizeof join.id));
-  Gathering& gathering = gatherings_[key];
+  const auto it = GatheringOf(
+      absl::StrCat("id ",
+                   absl::string_view(reinterpret_cast<const char*>(join.id), sizeof join.id)),
+      kNobody);
+  Gathering& gathering = it->second;
   if (gathering.present.empty()) {
     gathering.expected = join.ranks;
     gathering.what = absl::StrFormat("a communicator of %d ranks", join.ranks);
@@ -64,7 +67,7 @@ nccl::Handle Communicators::Join(const NcclCaller& caller, const nccl::Join& joi
          absl::StrFormat("two processes want to be rank %d of the same communicator", join.rank));
     return endpoint->handle;
   }
-  Gather(key, gathering);
+  Gather(it);
   return endpoint->handle;
 }
 
@@ -72,13 +75,13 @@ nccl::Handle Communicators::Split(const NcclEndpoint& parent, const nccl::Split&
   const Communicator& communicator = *parent.communicator;
   NcclEndpoint* endpoint = Make(parent.caller, split.settings);
   if (endpoint == nullptr) return 0;
-  const Key key = absl::StrCat("split ", communicator.number, " ", derived_[parent.handle]++);
-  Gathering& gathering = gatherings_[key];
+  const auto it = GatheringOf(absl::StrCat("split ", communicator.number), parent.rank);
+  Gathering& gathering = it->second;
   gathering.expected = communicator.ranks();
   gathering.what = absl::StrCat("a split of ", communicator.Name());
   gathering.present[parent.rank] = endpoint->handle;
   gathering.color_and_key[parent.rank] = {split.color, split.key};
-  Gather(key, gathering);
+  Gather(it);
   return endpoint->handle;
 }
 
@@ -93,25 +96,43 @@ nccl::Handle Communicators::Shrink(const NcclEndpoint& parent, absl::Span<const 
   NcclEndpoint* endpoint = Make(parent.caller, settings);
   if (endpoint == nullptr) return 0;
   std::vector<int> staying;
-  Key key = absl::StrCat("shrink ", communicator.number, " ", derived_[parent.handle]++, " to");
+  std::string key = absl::StrCat("shrink ", communicator.number, " to");
   for (int rank = 0; rank < communicator.ranks(); ++rank) {
     if (!stays[static_cast<size_t>(rank)]) continue;
     staying.push_back(rank);
     absl::StrAppend(&key, " ", rank);
   }
-  Gathering& gathering = gatherings_[key];
+  const auto it = GatheringOf(key, parent.rank);
+  Gathering& gathering = it->second;
   gathering.expected = static_cast<int>(staying.size());
   gathering.staying = std::move(staying);
   gathering.what = absl::StrCat("what is left of ", communicator.Name());
   gathering.present[parent.rank] = endpoint->handle;
-  Gather(key, gathering);
+  Gather(it);
   return endpoint->handle;
 }
 
-void Communicators::Gather(const Key& key, Gathering& gathering) {
-  if (static_cast<int>(gathering.present.size()) < gathering.expected) return;
-  const Gathering complete = std::move(gathering);
-  gatherings_.erase(key);
+bool Communicators::IsAwaited(const Gathering& gathering) const {
+  return std::any_of(gathering.present.begin(), gathering.present.end(),
+                     [this](const auto& rank) { return endpoints_.contains(rank.second); });
+}
+
+Communicators::Gatherings::iterator Communicators::GatheringOf(const std::string& key, int rank) {
+  const auto [begin, end] = gatherings_.equal_range(key);
+  for (auto it = begin; it != end; ++it) {
+    if (!it->second.present.contains(rank)) return it;
+  }
+  if (gatherings_.size() >= forget_at_) {
+    std::erase_if(gatherings_, [this](const auto& item) { return !IsAwaited(item.second); });
+    forget_at_ = std::max(forget_at_, 2 * gatherings_.size());
+  }
+  return gatherings_.emplace(key, Gathering());
+}
+
+void Communicators::Gather(Gatherings::iterator gathering) {
+  if (static_cast<int>(gathering->second.present.size()) < gathering->second.expected) return;
+  const Gathering complete = std::move(gathering->second);
+  gatherings_.erase(gathering);
   if (complete.color_and_key.empty()) {
     std::vector<nccl::Handle> members;
     for (const auto& [rank, handle] : complete.present) members.push_back(handle);
@@ -155,6 +176,7 @@ void Communicators::MakeReady(const std::vector<nccl::Handle>& members) {
     endpoint->rank = static_cast<int>(rank);
     endpoint->state = nccl::State::kReady;
   }
+  if (communicator->left == communicator->ranks()) return;  // nobody would ever end it
   communicators_[communicator->number] = std::move(communicator);
 }
 
@@ -176,10 +198,13 @@ void Communicators::Leave(NcclEndpoint& endpoint) {
       communicators_.erase(communicator->number);
     }
   }
+  // The place of one that gathers stays taken: others must not wait for another. So it counts on,
+  // lest one process take places without end.
   auto of_process = of_process_.find(endpoint.caller.process);
-  if (of_process != of_process_.end() && --of_process->second == 0) of_process_.erase(of_process);
-  // Its place among those that gather stays taken: others must not wait for another.
-  derived_.erase(handle);
+  if (endpoint.state != nccl::State::kPending && of_process != of_process_.end() &&
+      --of_process->second == 0) {
+    of_process_.erase(of_process);
+  }
   endpoints_.erase(handle);
 }
 
@@ -195,6 +220,7 @@ std::string Communicators::DescribeWaiting() const {
   constexpr int kMostNamed = 16;
   std::string text;
   for (const auto& [key, gathering] : gatherings_) {
+    if (!IsAwaited(gathering)) continue;
     absl::StrAppend(&text, gathering.what, ": ranks");
     int named = 0;
     for (const auto& [rank, handle] : gathering.present) {
@@ -202,13 +228,10 @@ std::string Communicators::DescribeWaiting() const {
     }
     absl::StrAppend(&text, named > kMostNamed ? " ..." : "", " have called, ranks");
     int missing = 0;
-    for (int rank = 0; rank < (gathering.staying.empty() ? gathering.expected : kMostRanks);
-         ++rank) {
-      const bool wanted = gathering.staying.empty() ||
-                          std::count(gathering.staying.begin(), gathering.staying.end(), rank) > 0;
-      if (!wanted || gathering.present.contains(rank)) continue;
+    for (int i = 0; i < gathering.expected && missing <= kMostNamed; ++i) {
+      const int rank = gathering.staying.empty() ? i : gathering.staying[static_cast<size_t>(i)];
+      if (gathering.present.contains(rank)) continue;
       if (++missing <= kMostNamed) absl::StrAppend(&text, " ", rank);
-      if (missing > kMostNamed) break;
     }
     absl::StrAppend(&text, missing > kMostNamed ? " ..." : "", " have not\n");
   }

@@ -84,20 +84,25 @@ class Communicators {
     // Of a shrink: ranks of the parent that stay.
     std::vector<int> staying;
   };
-  using Key = std::string;
+  // More than one under a key if some ranks have called again before others have once.
+  using Gatherings = std::multimap<std::string, Gathering>;
 
   NcclEndpoint* Make(const NcclCaller& caller, const nccl::Settings& settings);
-  void Gather(const Key& key, Gathering& gathering);
+  // The first that `rank` has not come to, or a new one.
+  Gatherings::iterator GatheringOf(const std::string& key, int rank);
+  // Makes what it is to become of it if all are there.
+  void Gather(Gatherings::iterator gathering);
+  // Does anybody wait in it who is still there?
+  bool IsAwaited(const Gathering& gathering) const;
   // Endpoints by new rank.
   void MakeReady(const std::vector<nccl::Handle>& members);
   void Fail(NcclEndpoint& endpoint, int error, std::string message);
 
-  std::map<Key, Gathering> gatherings_;
+  Gatherings gatherings_;
+  size_t forget_at_ = 4096;  // so many: those that nobody waits in are forgotten
   std::map<nccl::Handle, std::unique_ptr<NcclEndpoint>> endpoints_;
   absl::flat_hash_map<uint64_t, int> of_process_;
   std::map<int, std::unique_ptr<Communicator>> communicators_;
-  // Splits and shrinks that an endpoint has taken part in.
-  absl::flat_hash_map<nccl::Handle, int> derived_;
   nccl::Handle next_ = 1;
   int next_number_ = 1;
 };

@@ -126,9 +126,9 @@ NcclTicket NcclWorld::Start(NcclEndpoint& endpoint, std::vector<Entry> entries, 
   std::stable_partition(entries.begin(), entries.end(),
                         [](const Entry& entry) { return !IsMessage(entry); });
   ticket.entries = std::move(entries);
+  ticket.arrives = std::max(at, now_);
   ++endpoint.unfinished;
-  ++unfinished_;
-  events_.emplace(std::max(at, now_), std::pair(id, OperationId{0}));
+  events_.emplace(ticket.arrives, std::pair(id, OperationId{0}));
   return id;
 }
 
@@ -141,7 +141,6 @@ void NcclWorld::Forget(NcclTicket id) {
   auto it = tickets_.find(id);
   if (it == tickets_.end()) return;
   if (it->second.end == VirtualTime::Infinity()) {
-    --unfinished_;
     if (NcclEndpoint* endpoint = communicators_.Find(it->second.handle)) --endpoint->unfinished;
   }
   tickets_.erase(it);
@@ -152,9 +151,13 @@ const Communicator* NcclWorld::CommunicatorOf(nccl::Handle handle) const {
   return endpoint == nullptr ? nullptr : endpoint->communicator;
 }
 
-void NcclWorld::Arrive(NcclTicket id, VirtualTime now) {
+const NcclWorld::Ticket* NcclWorld::UnfinishedTicket(NcclTicket id) const {
   auto it = tickets_.find(id);
-  if (it != tickets_.end() && it->second.end == VirtualTime::Infinity()) Continue(id, now);
+  return it == tickets_.end() || it->second.end != VirtualTime::Infinity() ? nullptr : &it->second;
+}
+
+void NcclWorld::Arrive(NcclTicket id, VirtualTime now) {
+  if (UnfinishedTicket(id) != nullptr) Continue(id, now);
 }
 
 void NcclWorld::Continue(NcclTicket id, VirtualTime now) {
@@ -259,6 +262,7 @@ void NcclWorld::StartFlows(OperationId id, VirtualTime now) {
 
 void NcclWorld::Complete(OperationId id, VirtualTime now) {
   const auto node = operations_.extract(id);
+  ++completed_;
   const Operation& operation = node.mapped();
   const bool all_there =
       std::all_of(operation.shares.begin(), operation.shares.end(),
@@ -285,7 +289,6 @@ void NcclWorld::Complete(OperationId id, VirtualTime now) {
 
 void NcclWorld::EndTicket(NcclTicket id, Ticket& ticket, VirtualTime now) {
   ticket.end = now;
-  --unfinished_;
   changed_.push_back(ticket.process);
   if (NcclEndpoint* endpoint = communicators_.Find(ticket.handle)) --endpoint->unfinished;
 }
@@ -293,7 +296,7 @@ void NcclWorld::EndTicket(NcclTicket id, Ticket& ticket, VirtualTime now) {
 void NcclWorld::GiveUp(NcclEndpoint& endpoint) {
   for (auto& [id, ticket] : tickets_) {
     if (ticket.handle == endpoint.handle && ticket.end == VirtualTime::Infinity()) {
-      EndTicket(id, ticket, now_);
+      EndTicket(id, ticket, std::max(now_, ticket.arrives));
     }
   }
 }
@@ -363,7 +366,7 @@ void NcclWorld::Mismatch(const Communicator& communicator, const Operation& oper
   const auto call = [this](const NcclShare& one) {
     auto ticket = tickets_.find(one.ticket);
     return absl::StrFormat("  rank %d, call %d with this communicator: %s\n", one.rank,
-                           ticket == tickets_.end() ? 0 : ticket->second.sequence,
+                           ticket == tickets_.end() ? 0 : ticket->second.sequence + 1,
                            Describe(one.entry));
   };
   std::string text = absl::StrFormat("NCCL: ranks of %s do not agree%s:\n", communicator.Name(),
@@ -386,8 +389,8 @@ std::string NcclWorld::WaitsIn(const Communicator& communicator, int rank) const
   for (const auto& [key, id] : waiting_) {
     const Operation& operation = operations_.at(id);
     for (const NcclShare& share : operation.shares) {
-      auto ticket = tickets_.find(share.ticket);
-      if (ticket == tickets_.end() || ticket->second.process != process) continue;
+      const Ticket* ticket = UnfinishedTicket(share.ticket);
+      if (ticket == nullptr || ticket->process != process) continue;
       return absl::StrFormat("it waits in collective %d of communicator %d (%s)", operation.number,
                              operation.communicator, Describe(share.entry));
     }
@@ -395,8 +398,8 @@ std::string NcclWorld::WaitsIn(const Communicator& communicator, int rank) const
   for (const auto& [pair, unmatched] : unmatched_) {
     for (const auto* messages : {&unmatched.sends, &unmatched.receives}) {
       for (const auto& [share, since] : *messages) {
-        auto ticket = tickets_.find(share.ticket);
-        if (ticket == tickets_.end() || ticket->second.process != process) continue;
+        const Ticket* ticket = UnfinishedTicket(share.ticket);
+        if (ticket == nullptr || ticket->process != process) continue;
         return absl::StrFormat("it waits in a %s, in communicator %d", Describe(share.entry),
                                std::get<0>(pair));
       }
@@ -434,8 +437,9 @@ std::string NcclWorld::DescribeWaiting(VirtualTime since) const {
     if (operation.first > since || described == kMostDescribed) continue;
     const Communicator* communicator = nullptr;
     for (const NcclShare& share : operation.shares) {
-      auto ticket = tickets_.find(share.ticket);
-      if (ticket != tickets_.end()) communicator = CommunicatorOf(ticket->second.handle);
+      const Ticket* ticket = UnfinishedTicket(share.ticket);
+      if (ticket != nullptr) communicator = CommunicatorOf(ticket->handle);
+      if (communicator != nullptr) break;
     }
     if (communicator == nullptr) continue;
     ++described;
@@ -445,9 +449,9 @@ std::string NcclWorld::DescribeWaiting(VirtualTime since) const {
     for (const auto* messages : {&unmatched.sends, &unmatched.receives}) {
       if (messages->empty() || messages->front().second > since) continue;
       const NcclShare& share = messages->front().first;
-      auto ticket = tickets_.find(share.ticket);
+      const Ticket* ticket = UnfinishedTicket(share.ticket);
       const Communicator* communicator =
-          ticket == tickets_.end() ? nullptr : CommunicatorOf(ticket->second.handle);
+          ticket == nullptr ? nullptr : CommunicatorOf(ticket->handle);
       if (communicator == nullptr || ++described > kMostDescribed) continue;
       absl::StrAppendFormat(&text, "  %s, rank %d: %s has no partner\n    rank %d: %s\n",
                             communicator->Name(), share.rank, Describe(share.entry),

@@ -131,8 +131,8 @@ class NcclWorld {
   // Operations that some rank has come to and others have not, as far as that has been so since
   // `since` or longer: in words, empty if there is none.
   std::string DescribeWaiting(VirtualTime since) const;
-  // Tickets that are not over.
-  size_t unfinished() const { return unfinished_; }
+  // Operations that are over.
+  uint64_t completed() const { return completed_; }
 
  private:
   using OperationId = uint64_t;
@@ -145,6 +145,7 @@ class NcclWorld {
     size_t next = 0;    // collective to start
     int under_way = 0;  // operations
     int messages = 0;   // that it sends
+    VirtualTime arrives;
     VirtualTime end = VirtualTime::Infinity();
   };
   struct Operation {
@@ -177,6 +178,8 @@ class NcclWorld {
                 const NcclShare& share);
   std::string DescribeMissing(const Communicator& communicator, const Operation& operation) const;
   const Communicator* CommunicatorOf(nccl::Handle handle) const;
+  // The ticket if it is not over, else nullptr.
+  const Ticket* UnfinishedTicket(NcclTicket id) const;
   // What a rank's process waits in, in words; empty for nothing.
   std::string WaitsIn(const Communicator& communicator, int rank) const;
 
@@ -186,7 +189,7 @@ class NcclWorld {
   NcclTicket next_ticket_ = 1;
   OperationId next_operation_ = 1;
   absl::flat_hash_map<NcclTicket, Ticket> tickets_;
-  size_t unfinished_ = 0;
+  uint64_t completed_ = 0;
   std::map<OperationId, Operation> operations_;
   // Collectives that wait for ranks, by communicator and number.
   std::map<std::pair<int, uint64_t>, OperationId> waiting_;

@@ -15,6 +15,8 @@ namespace {
 
 // A longer line is written in parts.
 constexpr size_t kLongestLine = 1 << 16;
+// At a time; who writes without end keeps nobody else waiting. More than a pipe holds.
+constexpr size_t kMostAtOnce = 1 << 21;
 
 void WriteAll(int file, const char* data, size_t bytes) {
   while (bytes > 0) {
@@ -100,7 +102,7 @@ void RankOutput::Flush() {
 
 void RankOutput::Drain(Stream& stream) {
   char buffer[1 << 14];
-  while (stream.reader.valid()) {
+  for (size_t done = 0; stream.reader.valid() && done < kMostAtOnce; done += sizeof buffer) {
     const ssize_t length = read(stream.reader.get(), buffer, sizeof buffer);
     if (length < 0) return;  // nothing more for now
     if (length == 0) {
@@ -112,17 +114,21 @@ void RankOutput::Drain(Stream& stream) {
     stream.line.append(buffer, static_cast<size_t>(length));
     size_t begin = 0;
     for (;;) {
-      // A progress bar ends its lines with a carriage return.
+      // A progress bar begins or ends its lines with a carriage return.
       const size_t end = stream.line.find_first_of("\n\r", begin);
       if (end == std::string::npos) break;
-      const bool both = stream.line.compare(end, 2, "\r\n") == 0;
-      if (end > begin || !both) WriteLine(stream, stream.line.data() + begin, end - begin);
-      begin = end + (both ? 2 : 1);
+      const bool returns = stream.line[end] == '\r';
+      if (end > begin || !(returns || stream.returned)) {
+        WriteLine(stream, stream.line.data() + begin, end - begin);
+      }
+      stream.returned = returns;
+      begin = end + 1;
     }
     stream.line.erase(0, begin);
     if (stream.line.size() > kLongestLine) {
       WriteLine(stream, stream.line.data(), stream.line.size());
       stream.line.clear();
+      stream.returned = true;
     }
   }
 }

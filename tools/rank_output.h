@@ -39,7 +39,8 @@ class RankOutput {
     UniqueFd writer, reader;  // of a pipe; or a file, and no reader
     std::string label;
     int target = -1;
-    std::string line;  // not ended yet
+    std::string line;       // not ended yet
+    bool returned = false;  // before it was a carriage return: a newline now ends the same line
   };
 
   RankOutput() = default;

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -26,6 +27,7 @@
 #include "tools/run_recorder.h"
 #include "tools/run_report.h"
 #include "tools/run_summary.h"
+#include "tools/stall_watch.h"
 #include "tools/status_line.h"
 #include "tools/trace_writer.h"
 #include "trap/gpu/gpu_scheduler.h"
@@ -181,7 +183,9 @@ void Report(const SessionOptions& options, const Supervisor& supervisor, RunReco
 }
 
 // Puts libnccl.so.2 in the place of NVIDIA's on one host.
-void AddNccl(NcclRuntime* nccl, int number, EmulatedHost* host) {
+// `libraries` is where the driver's are: programs that look along LD_LIBRARY_PATH find it there,
+// also where NVIDIA's is not installed.
+void AddNccl(NcclRuntime* nccl, int number, const std::string& libraries, EmulatedHost* host) {
   const auto find = [host, number](const uint8_t* uuid) -> std::optional<GpuPlace> {
     const Gpu* gpu = host->machine().GpuByUuid(uuid);
     if (gpu == nullptr) return std::nullopt;
@@ -191,7 +195,9 @@ void AddNccl(NcclRuntime* nccl, int number, EmulatedHost* host) {
   constexpr unsigned kMiscMajor = 10, kMinor = 1048000;
   host->files().AddDevice(nccl::kDevice, kMiscMajor, kMinor,
                           [nccl, find](pid_t) { return std::make_shared<NcclDevice>(nccl, find); });
-  host->files().ReplaceLibrary("libnccl.so.2", std::string(nccl::NcclLibrary()));
+  const std::string library(nccl::NcclLibrary());
+  host->files().ReplaceLibrary("libnccl.so.2", library);
+  host->files().AddText(absl::StrCat(libraries, "/libnccl.so.2"), library);
 }
 
 std::string DescribeFailure(const RankEnd& end, const Job& job) {
@@ -315,6 +321,21 @@ int Supervise(const SessionOptions& options, int signals) {
                     .timed = simulated,
                     .failed = nccl_failed});
   services.shared = &nccl;
+  StallWatch stalls({.waiting =
+                         [&](VirtualTime since) {
+                           std::lock_guard lock(machine_lock);
+                           return nccl.world().DescribeWaiting(since) +
+                                  nccl.world().communicators().DescribeWaiting();
+                         },
+                     .progress =
+                         [&] {
+                           std::lock_guard lock(machine_lock);
+                           return services.counters.kernels + services.counters.copies +
+                                  nccl.world().completed();
+                         },
+                     .now = [&clocks] { return clocks->Latest(); },
+                     .warn = [](const std::string& what) { LogWarning(what); },
+                     .end = nccl_failed});
   const int gpus_per_host = job ? job->cluster.host.gpus : options.gpus;
   std::vector<std::unique_ptr<EmulatedHost>> hosts;
   std::vector<VirtualHost> views;
@@ -332,7 +353,7 @@ int Supervise(const SessionOptions& options, int signals) {
         [&](pid_t process) {
           if (simulated) namer.Prepare(process);
         }));
-    if (!options.native_nccl) AddNccl(&nccl, i, hosts[i].get());
+    if (!options.native_nccl) AddNccl(&nccl, i, driver->library_directory, hosts[i].get());
     if (job) {
       AddHostFiles(*job, i, &hosts[i]->files());
       VirtualHost& view = hosts[i]->view();
@@ -369,6 +390,10 @@ int Supervise(const SessionOptions& options, int signals) {
              if (status_line == nullptr || !status_line->Wanted()) return;
              status_line->Set({clocks->Latest() - ProcessClocks::Start(), clocks->gpu_processes(),
                                services.counters.kernels});
+           },
+       .watch =
+           [&](const std::function<bool()>& at_rest) {
+             if (simulated) stalls.Look(at_rest);
            },
        .process_died =
            [&](pid_t process) {

@@ -395,10 +395,12 @@ Progress ComputeObject::CompleteQmd(ExecutionContext& context, const Running& ru
   if (context.services.observer != nullptr && qmd.type == Qmd::Type::kGrid &&
       qmd.grid.count() > 0) {
     const VirtualTime began = running.work->began();
+    // Shared work that is given up may end before its time.
+    const VirtualSpan duration = std::max(running.Ends() - began, VirtualSpan());
     const char* name = running.shared ? running.shared->Name() : running.internal;
     context.services.observer->Kernel(
-        {context.process, context.gpu, context.channel, began, running.Ends() - began,
-         running.price.source, running.price.flops, running.price.bytes, running.price.error},
+        {context.process, context.gpu, context.channel, began, duration, running.price.source,
+         running.price.flops, running.price.bytes, running.price.error},
         qmd, {running.fingerprint, name, running.known.get()});
   }
   for (const Qmd::Release& release : qmd.releases) {

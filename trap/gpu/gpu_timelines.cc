@@ -145,8 +145,14 @@ VirtualTime GpuTimelines::NextEvent(pid_t process) {
   return it == timelines_.end() ? VirtualTime::Infinity() : Next(*it->second);
 }
 
+bool GpuTimelines::Shares(const Timeline& timeline) const {
+  return services_->shared != nullptr &&
+         std::any_of(timeline.channels.begin(), timeline.channels.end(),
+                     [](const auto& channel) { return channel->Shares(); });
+}
+
 VirtualTime GpuTimelines::Horizon(const Timeline& timeline) const {
-  return timeline.shares ? services_->shared->Now() : VirtualTime::Infinity();
+  return Shares(timeline) ? services_->shared->Now() : VirtualTime::Infinity();
 }
 
 uint32_t GpuTimelines::Untold(const Timeline& timeline, const Channel& channel) {
@@ -170,7 +176,7 @@ void GpuTimelines::Reveal(Timeline& timeline) {
 
 bool GpuTimelines::WaitsForOthers(pid_t process) {
   auto it = timelines_.find(process);
-  return it != timelines_.end() && it->second->shares;
+  return it != timelines_.end() && Shares(*it->second);
 }
 
 VirtualTime GpuTimelines::NextSharedEvent() {
@@ -222,7 +228,7 @@ void GpuTimelines::Settle(pid_t process, Timeline& timeline, int64_t& budget) {
   bool worked = true;
   while (worked && budget > 0) {
     worked = false;
-    timeline.waiting = timeline.shares = false;
+    timeline.waiting = false;
     timeline.settled = releases_;
     const auto channels = timeline.channels;  // failing ones may be removed
     for (const auto& channel : channels) {
@@ -240,7 +246,6 @@ void GpuTimelines::Settle(pid_t process, Timeline& timeline, int64_t& budget) {
         Failed(process, timeline, *channel);
       }
       if (state == Channel::State::kWaiting && !channel->Busy()) timeline.waiting = true;
-      timeline.shares |= services_->shared != nullptr && channel->Shares();
     }
   }
   // Without budget, some may not have been looked at.

@@ -54,7 +54,6 @@ class GpuTimelines : public SimulatedDevice {
     bool unfinished = false;  // there is more to do at this very time
     bool waiting = false;     // some channel waits for a semaphore
     uint64_t settled = 0;     // releases_ when it was run last
-    bool shares = false;      // work is under way whose end depends on other processes
     // What was submitted at times that the timeline has not reached, since it must not run
     // ahead of that work; and how much of that each channel has.
     std::deque<std::pair<VirtualTime, std::weak_ptr<Channel>>> submitted;
@@ -69,6 +68,8 @@ class GpuTimelines : public SimulatedDevice {
   void Settle(pid_t process, Timeline& timeline, int64_t& budget);
   void Failed(pid_t process, Timeline& timeline, const Channel& channel);
   VirtualTime Next(const Timeline& timeline) const;
+  // Is work under way whose end depends on other processes?
+  bool Shares(const Timeline& timeline) const;
   // How far it may run.
   VirtualTime Horizon(const Timeline& timeline) const;
   // Submissions of the channel that Submit() has not been told of.

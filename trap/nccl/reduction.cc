@@ -151,15 +151,28 @@ int64_t LoadInteger(uint8_t type, const uint8_t* from) {
   }
 }
 
+float Max(float a, float b) { return std::fmax(a, b); }  // not of a NaN if there is a number
+double Max(double a, double b) { return std::fmax(a, b); }
+template <typename T>
+T Max(T a, T b) {
+  return std::max(a, b);
+}
+float Min(float a, float b) { return std::fmin(a, b); }
+double Min(double a, double b) { return std::fmin(a, b); }
+template <typename T>
+T Min(T a, T b) {
+  return std::min(a, b);
+}
+
 template <typename T>
 T Combine(uint8_t operation, T a, T b) {
   switch (operation) {
     case nccl::kProd:
       return a * b;
     case nccl::kMax:
-      return std::max(a, b);
+      return Max(a, b);
     case nccl::kMin:
-      return std::min(a, b);
+      return Min(a, b);
     default:
       return a + b;
   }
@@ -234,6 +247,8 @@ std::vector<uint8_t> Reduction::Result(int ranks) const {
     } else {
       int64_t value = integers_[i];
       if (averages) {
+        // The sum wraps before it is divided.
+        value = LoadInteger(type_, reinterpret_cast<const uint8_t*>(&value));
         value =
             IsSigned(type_)
                 ? value / ranks

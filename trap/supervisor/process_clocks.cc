@@ -79,6 +79,28 @@ ProcessClocks::Process* ProcessClocks::Find(pid_t process) {
 
 void ProcessClocks::NoteProgress() { last_progress_ns_ = HostNanoseconds(CLOCK_MONOTONIC); }
 
+bool ProcessClocks::RestsStill(const Process& process) const {
+  return process.at_rest && HostNanoseconds(ProcessorClock(process.id)) == process.rested_at;
+}
+
+void ProcessClocks::BeginLook(Process& process) const {
+  process.rested_at = HostNanoseconds(ProcessorClock(process.id));
+}
+
+void ProcessClocks::NoteRest(Process& process) const {
+  const auto parent = processes_.find(process.parent);
+  const bool is_worker = parent != processes_.end() && parent->second->uses_gpu;
+  process.at_rest = process.children.empty() && !is_worker && process.rested_at != 0;
+}
+
+void ProcessClocks::Stir(pid_t id) {
+  if (id != 0) {
+    if (Process* process = Find(id)) process->at_rest = false;
+    return;
+  }
+  for (auto& [other, process] : processes_) process->at_rest = false;
+}
+
 void ProcessClocks::TakeProcessorTime(Process& process, pid_t id) {
   if (!CountsProcessorTime()) return;
   const int64_t processor = HostNanoseconds(ProcessorClock(id));

@@ -46,6 +46,10 @@ class ProcessClocks {
     // What `now` accounts for, ns.
     int64_t processor_time = 0, wall_time = 0;
     VirtualSpan waited;  // for its GPUs
+    // All its threads were found blocked when it had used so much processor time, ns, and it has
+    // been given no reason to go on since.
+    bool at_rest = false;
+    int64_t rested_at = 0;
     bool uses_gpu = false;
     VirtualTime next_event = VirtualTime::Infinity();  // of its GPUs
     bool seen = false;              // its GPUs have done something that these may wait for
@@ -92,6 +96,17 @@ class ProcessClocks {
   Process& Stopped(pid_t process, pid_t thread, bool to_wait = false);
   void SetUsesGpu(Process& process, pid_t thread);
   int gpu_processes() const { return gpu_processes_; }
+
+  // Is every thread of the process still blocked, as NoteRest() was told? Something may have woken
+  // it that Stir() has not been told of: then it has used processor time, but the kernel may say so
+  // only up to a tick of 4 ms later.
+  bool RestsStill(const Process& process) const;
+  // Its threads were found blocked after BeginLook(). Processes that share memory with others,
+  // which may wake them by that, are not taken to rest.
+  void BeginLook(Process& process) const;
+  void NoteRest(Process& process) const;
+  // A thread of the process (0: of any) may go on.
+  void Stir(pid_t process);
 
   void TakeProcessorTime(Process& process, pid_t id);
   // What it has used since it was looked at does not count.

@@ -97,7 +97,8 @@ SimulatedTime::SimulatedTime(const Options& options, Vdso vdso)
         return living;
       }) {}
 
-void SimulatedTime::Runs(pid_t thread) {
+void SimulatedTime::Runs(pid_t thread, pid_t process) {
+  clocks_.Stir(process);
   let_go_ = true;
   runner_ = thread;
   let_go_since_ = HostNanoseconds(CLOCK_MONOTONIC);
@@ -111,7 +112,7 @@ void SimulatedTime::DriverCall(pid_t id, pid_t thread) {
     process.now = process.now + options_.clocks.host.driver_call;
   }
   quiet_ = false;
-  Runs(thread);
+  Runs(thread, id);
 }
 
 void SimulatedTime::ProcessDied(pid_t process) {
@@ -121,7 +122,7 @@ void SimulatedTime::ProcessDied(pid_t process) {
     it = next;
   }
   processes_known_ = quiet_ = false;
-  Runs(0);  // its parent, perhaps
+  Runs(0, 0);  // its parent, perhaps
   clocks_.Died(process);
   timers_.ProcessDied(process);
 }
@@ -171,7 +172,7 @@ bool SimulatedTime::Serve(const seccomp_notif& notification, const Tracee& trace
       options_.unknowns->Count("io_uring", 0,
                                "refused: its transfers and timeouts could not be simulated");
       quiet_ = false;
-      Runs(thread);
+      Runs(thread, tracee.process);
       listener.ReplyError(notification.id, ENOSYS);
       return true;
     default:
@@ -186,7 +187,7 @@ bool SimulatedTime::Serve(const seccomp_notif& notification, const Tracee& trace
   clocks_.ChargeFruitless(process);
   timers_.Serve(notification, tracee, ProcessClocks::SeenBy(process, thread), listener);
   quiet_ = false;
-  Runs(thread);
+  Runs(thread, tracee.process);
   return true;
 }
 
@@ -195,7 +196,7 @@ void SimulatedTime::ServeNewProcess(const seccomp_notif& notification, const Tra
   clocks_.Stopped(tracee.process, thread);  // the child starts with this time
   processes_known_ = quiet_ = false;
   forked_ = true;
-  Runs(thread);
+  Runs(thread, tracee.process);
 }
 
 void SimulatedTime::ServeNewProgram(const seccomp_notif& notification, const Tracee& tracee) {
@@ -204,7 +205,7 @@ void SimulatedTime::ServeNewProgram(const seccomp_notif& notification, const Tra
   clocks_.Of(tracee.process);
   timers_.NewProgram(tracee.process);
   quiet_ = false;
-  Runs(static_cast<pid_t>(notification.pid));
+  Runs(static_cast<pid_t>(notification.pid), tracee.process);
   if (auto status = vdso_.Redirect(tracee.process); !status.ok()) {
     options_.unknowns->Count("clock of a process", 0,
                              "it reads real time: " + std::string(status.message()));
@@ -292,7 +293,7 @@ void SimulatedTime::ServeClock(const seccomp_notif& notification, pid_t id,
     HoldOrAnswer(notification, id, -1, std::move(wait), listener);
     return;
   }
-  Runs(thread_id);
+  Runs(thread_id, id);
   // libcuda's reads are not charged, whose number depends on how its threads happen to run:
   // CLOCK_MONOTONIC_RAW, and calls so coarse that nobody could tell.
   const bool charged = notification.data.nr == SYS_clock_gettime && clock != CLOCK_MONOTONIC_RAW;
@@ -325,7 +326,7 @@ void SimulatedTime::HoldOrAnswer(const seccomp_notif& notification, pid_t id, in
     const int descriptor = wait->WatchDescriptors(pidfd, held_.copies_left(id));
     if ((descriptor >= 0 && IsReady(descriptor, POLLIN) && wait->CollectReady()) ||
         wait->AwaitsSignal(SignalsOf(thread).pending())) {
-      Runs(thread);
+      Runs(thread, id);
       wait->ReleaseDescriptors();
       wait->Ready(listener, process.now);
       return;
@@ -339,12 +340,12 @@ void SimulatedTime::HoldOrAnswer(const seccomp_notif& notification, pid_t id, in
                                  wait->left_to_kernel());
       }
       if (!clocks_.PassesOver(process, thread)) process.now = process.now + kFruitlessLook;
-      Runs(thread);
+      Runs(thread, id);
       listener.ReplyContinue(notification.id);
       return;
     case TimedWait::Verdict::kInvalid:
       clocks_.ChargeFruitless(process);
-      Runs(thread);
+      Runs(thread, id);
       listener.ReplyError(notification.id, wait->error());
       return;
     case TimedWait::Verdict::kWait:
@@ -386,7 +387,7 @@ void SimulatedTime::ServeTransfer(const seccomp_notif& notification, const Trans
     if (call.kind == TransferCall::Kind::kReceive && file.valid()) timers_.BeforeRead(file.get());
     file.reset();
     quiet_ = false;
-    Runs(thread);
+    Runs(thread, tracee.process);
     listener.ReplyContinue(notification.id);
     return;
   }
@@ -415,12 +416,13 @@ void SimulatedTime::ServeTransfer(const seccomp_notif& notification, const Trans
     clocks_.ChargeFruitless(process);
   } else if (sends) {
     messages_.Sent(conduit, call.bytes, ProcessClocks::SeenBy(process, thread), tracee.process);
+    clocks_.Stir(0);  // who receives it
   } else {
     NotBeforeSender(process, call, conduit, file.get());
   }
   file.reset();  // it must not outlive the descriptor of a caller who closes it next
   quiet_ = false;
-  Runs(thread);
+  Runs(thread, tracee.process);
   listener.ReplyContinue(notification.id);
 }
 
@@ -452,7 +454,7 @@ void SimulatedTime::LetGo(HeldCalls::Calls::iterator call, NotifyListener& liste
                           Answer answer) {
   const HeldCall held = held_.Take(call);
   quiet_ = false;
-  Runs(held.thread);
+  Runs(held.thread, held.process);
   Process& process = clocks_.Of(held.process);
   clocks_.TakeProcessorTime(process, held.process);
   if (answer == &TimedWait::Ready && held.wait->is_descriptor()) {
@@ -462,6 +464,7 @@ void SimulatedTime::LetGo(HeldCalls::Calls::iterator call, NotifyListener& liste
     if (transfer && transfer->kind == TransferCall::Kind::kSend) {
       messages_.Sent(conduit, transfer->bytes, ProcessClocks::SeenBy(process, held.thread),
                      held.process);
+      clocks_.Stir(0);
     }
   }
   held.wait->ReleaseDescriptors();
@@ -502,7 +505,7 @@ void SimulatedTime::LetGpuWaitersGo(pid_t id, NotifyListener& listener) {
     it = next;
   }
   if (runners == 0) return;
-  Runs(runner);
+  Runs(runner, id);
   sole_runner_ = runners == 1 && quiet_ ? runner : 0;
   quiet_ = sole_runner_ != 0;
 }
@@ -581,7 +584,7 @@ void SimulatedTime::CheckSignals(NotifyListener& listener) {
     if (signals.killed() || !listener.StillPending(it->first)) {
       if (!signals.killed()) held_.Take(it);
       quiet_ = false;
-      Runs(0);  // it is about to end, and whoever waits for that goes on now
+      Runs(0, 0);  // it is about to end, and whoever waits for that goes on now
     } else if (!held.for_gpu() && !held.wait->is_clock()) {
       const std::optional<uint64_t> mask = held.wait->mask();
       if (signals.Due(signals.own, mask) != 0) {
@@ -651,9 +654,12 @@ bool SimulatedTime::MayPass(VirtualTime to, NotifyListener& listener, bool again
     if (process != nullptr) clocks_.TakeProcessorTime(*process, id);
     if (process != nullptr && process->now >= to) {
       somebody_ahead = true;
-    } else {
-      behind.push_back(id);
+      continue;
     }
+    // Who rested at the last look and has had no reason to wake does so still.
+    if (process != nullptr && clocks_.RestsStill(*process)) continue;
+    if (process != nullptr) clocks_.BeginLook(*process);
+    behind.push_back(id);
   }
   const auto held = [this](pid_t thread) { return held_.HoldsThread(thread); };
   const bool blocked = activity_.AllBlocked(behind, held);
@@ -662,6 +668,9 @@ bool SimulatedTime::MayPass(VirtualTime to, NotifyListener& listener, bool again
     if (activity_.saw_dying()) processes_known_ = false;
     quiet_ = false;
     return !called && RunsForNothing();
+  }
+  for (const pid_t id : behind) {
+    if (Process* process = clocks_.Find(id)) clocks_.NoteRest(*process);
   }
   if (forked_ && !again) {
     // A child may not have been there yet; when its parent has stopped, it is.
@@ -753,6 +762,11 @@ void SimulatedTime::Pass(NotifyListener& listener) {
   ArmNextTick(hidden_work, ticked);
 }
 
+bool SimulatedTime::AtRest(NotifyListener& listener) {
+  const VirtualTime never = VirtualTime::Infinity();
+  return NextThing() == never && !clocks_.HasHiddenWork() && MayPass(never, listener) && quiet_;
+}
+
 void SimulatedTime::PassToEvent(pid_t id, VirtualTime event, NotifyListener& listener) {
   Process& process = clocks_.Of(id);
   const auto progress = clocks_.Advance(process, id, event);
@@ -766,7 +780,7 @@ void SimulatedTime::PassToEvent(pid_t id, VirtualTime event, NotifyListener& lis
   LetServedWaitersGo(listener);
   if (progress.interrupted) {
     quiet_ = false;
-    Runs(0);  // somebody, perhaps
+    Runs(0, id);  // somebody, perhaps
   }
 }
 
@@ -776,7 +790,7 @@ void SimulatedTime::PassToTimer(VirtualTimers::Due due, NotifyListener& listener
   process.now = std::max(process.now, due.time);
   timers_.ExpireDue(due.process, process.now);
   quiet_ = false;
-  Runs(0);  // who handles the signal, or reads the timer
+  Runs(0, 0);  // who handles the signal, or reads the timer
   CheckSignals(listener);
 }
 

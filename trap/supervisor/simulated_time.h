@@ -66,6 +66,9 @@ class SimulatedTime {
   // A thread looks up a name in the file system.
   void PathCall(pid_t process, pid_t thread) { clocks_.PathCall(process, thread); }
 
+  // A call of the process is served, whatever it is.
+  void CallOf(pid_t process) { clocks_.Stir(process); }
+
   // Before a driver call: everything that the process has submitted so far enters its
   // GPUs.
   void DriverCall(pid_t process, pid_t thread);
@@ -75,6 +78,9 @@ class SimulatedTime {
 
   // To be called when nothing else is to be done at once: lets time pass if it may.
   void Pass(NotifyListener& listener);
+
+  // Are all processes blocked, with nothing to come that would wake one?
+  bool AtRest(NotifyListener& listener);
 
   void ProcessDied(pid_t process);
 
@@ -88,8 +94,8 @@ class SimulatedTime {
 
   SimulatedTime(const Options& options, Vdso vdso);
 
-  // `thread` was answered: it runs.
-  void Runs(pid_t thread);
+  // `thread` was answered: it runs. With 0, some thread of `process` may, or of any if that is 0.
+  void Runs(pid_t thread, pid_t process);
 
   void ServeNewProcess(const seccomp_notif& notification, const Tracee& tracee);
   void ServeNewProgram(const seccomp_notif& notification, const Tracee& tracee);

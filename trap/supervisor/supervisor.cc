@@ -120,6 +120,9 @@ int Supervisor::Run(LaunchedCommand command, int signals) {
     if (call) ServeCall(*call, command.listener);
     if (time_ != nullptr) time_->Pass(command.listener);
     if (options_.between_calls) options_.between_calls();
+    if (options_.watch) {
+      options_.watch([&] { return time_ != nullptr && time_->AtRest(command.listener); });
+    }
   }
   return ending.AwaitCommand();
 }
@@ -155,7 +158,8 @@ void Supervisor::ServeCall(const seccomp_notif& notification, NotifyListener& li
     if (time_ != nullptr) {
       const auto thread = static_cast<pid_t>(notification.pid);
       const Tracee* tracee = tracees_.OfThread(thread);
-      if (tracee != nullptr) time_->PathCall(tracee->process, thread);
+      if (tracee != nullptr)
+        time_->PathCall(tracee->process, thread), time_->CallOf(tracee->process);
     }
     listener.ReplyContinue(notification.id);
     return;
@@ -165,7 +169,10 @@ void Supervisor::ServeCall(const seccomp_notif& notification, NotifyListener& li
     listener.ReplyError(notification.id, ENOSYS);  // nobody is there to see it
     return;
   }
-  if (time_ != nullptr && time_->Serve(notification, *tracee, listener)) return;
+  if (time_ != nullptr) {
+    time_->CallOf(tracee->process);
+    if (time_->Serve(notification, *tracee, listener)) return;
+  }
   const VirtualHost& host = options_.hosts[static_cast<size_t>(tracee->host)];
   if (ServeHostCall(notification, *tracee, host, listener)) return;
   if (path_calls_.Serve(notification, *tracee, host.files, listener)) return;

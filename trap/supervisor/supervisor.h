@@ -54,6 +54,9 @@ class Supervisor {
     std::function<void(pid_t, pid_t, VirtualTime, VirtualTime)> waited = {};
     // Called by the thread that serves, often; must be quick.
     std::function<void()> between_calls = {};
+    // Called as between_calls is. `at_rest` tells whether all processes are blocked and nothing
+    // will happen by itself, which takes a look at all of them.
+    std::function<void(const std::function<bool()>& at_rest)> watch = {};
     // Called under the lock when a process of the tree has died.
     std::function<void(pid_t)> process_died;
   };

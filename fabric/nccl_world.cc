@@ -67,10 +67,13 @@ std::string RankList(const std::vector<int>& ranks) {
 
 int64_t NcclTypeBytes(uint8_t type) { return type < std::size(kTypes) ? kTypes[type].bytes : 0; }
 
+const char* NameOf(nccl::Operation operation) {
+  return kOperationNames[static_cast<int>(operation)];
+}
+
 std::string Describe(const Entry& entry) {
   std::string text =
-      absl::StrFormat("%s of %d %s", kOperationNames[static_cast<int>(entry.operation)],
-                      entry.count, kTypes[entry.type].name);
+      absl::StrFormat("%s of %d %s", NameOf(entry.operation), entry.count, kTypes[entry.type].name);
   if (Reduces(entry)) absl::StrAppend(&text, ", ", kReductions[entry.reduction]);
   if (HasRoot(entry)) absl::StrAppend(&text, ", root ", entry.peer);
   if (entry.operation == nccl::Operation::kSend) absl::StrAppend(&text, " to rank ", entry.peer);
@@ -227,7 +230,7 @@ void NcclWorld::JoinMessage(NcclTicket id, const Entry& entry, VirtualTime now) 
   operation.shares = sends ? std::vector{share, partner} : std::vector{partner, share};
   const Entry& send = operation.shares[0].entry;
   const Entry& receive = operation.shares[1].entry;
-  if (BytesOf(send, 1) > BytesOf(receive, 1)) return Mismatch(communicator, operation, share);
+  if (BytesOf(send, 1) != BytesOf(receive, 1)) return Mismatch(communicator, operation, share);
   Begin(operation_id, operation, communicator, now);
 }
 

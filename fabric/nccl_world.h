@@ -70,6 +70,8 @@ class PayloadMover {
 
 // In bytes; 0 if there is no such ncclDataType_t.
 int64_t NcclTypeBytes(uint8_t type);
+// "AllReduce".
+const char* NameOf(nccl::Operation operation);
 // "AllReduce of 1024 float32, sum".
 std::string Describe(const nccl::Entry& entry);
 

@@ -107,11 +107,11 @@ void RankOutput::Drain(Stream& stream) {
     if (length < 0) return;  // nothing more for now
     if (length == 0) {
       stream.reader.reset();  // nobody writes any more
-      if (!stream.line.empty()) WriteLine(stream, stream.line.data(), stream.line.size());
-      stream.line.clear();
+      WriteRest(stream);
       return;
     }
     stream.line.append(buffer, static_cast<size_t>(length));
+    std::string text;
     size_t begin = 0;
     for (;;) {
       // A progress bar begins or ends its lines with a carriage return.
@@ -119,24 +119,26 @@ void RankOutput::Drain(Stream& stream) {
       if (end == std::string::npos) break;
       const bool returns = stream.line[end] == '\r';
       if (end > begin || !(returns || stream.returned)) {
-        WriteLine(stream, stream.line.data() + begin, end - begin);
+        absl::StrAppend(&text, stream.label,
+                        absl::string_view(stream.line).substr(begin, end - begin), "\n");
       }
       stream.returned = returns;
       begin = end + 1;
     }
+    WriteAll(stream.target, text.data(), text.size());
     stream.line.erase(0, begin);
     if (stream.line.size() > kLongestLine) {
-      WriteLine(stream, stream.line.data(), stream.line.size());
-      stream.line.clear();
+      WriteRest(stream);
       stream.returned = true;
     }
   }
 }
 
-void RankOutput::WriteLine(const Stream& stream, const char* line, size_t bytes) {
-  std::string text = stream.label;
-  text.append(line, bytes).push_back('\n');
+void RankOutput::WriteRest(Stream& stream) {
+  if (stream.line.empty()) return;
+  const std::string text = absl::StrCat(stream.label, stream.line, "\n");
   WriteAll(stream.target, text.data(), text.size());
+  stream.line.clear();
 }
 
 void RankOutput::Stop() {
@@ -144,10 +146,7 @@ void RankOutput::Stop() {
   const uint64_t one = 1;
   if (write(stop_.get(), &one, sizeof one) == sizeof one) thread_.join();
   Flush();
-  for (Stream& stream : streams_) {
-    if (!stream.line.empty()) WriteLine(stream, stream.line.data(), stream.line.size());
-    stream.line.clear();
-  }
+  for (Stream& stream : streams_) WriteRest(stream);
 }
 
 }  // namespace phantora

@@ -46,7 +46,8 @@ class RankOutput {
   RankOutput() = default;
   void Run();
   void Drain(Stream& stream);
-  static void WriteLine(const Stream& stream, const char* line, size_t bytes);
+  // A line that has not ended.
+  static void WriteRest(Stream& stream);
 
   std::vector<Stream> streams_;  // two of each rank
   std::mutex mutex_;             // for what follows Start()

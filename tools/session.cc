@@ -23,6 +23,7 @@
 #include "tools/emulated_host.h"
 #include "tools/host_files.h"
 #include "tools/launcher_rank.h"
+#include "tools/nccl_statistics.h"
 #include "tools/rank_output.h"
 #include "tools/run_recorder.h"
 #include "tools/run_report.h"
@@ -132,7 +133,7 @@ void ReportTime(const SessionOptions& options, const SimulatedTime& time,
 
 void Report(const SessionOptions& options, const Supervisor& supervisor, RunRecorder& recorder,
             ReportFiles* report, const GpuServices& services,
-            const std::vector<std::unique_ptr<EmulatedHost>>& hosts) {
+            const std::vector<std::unique_ptr<EmulatedHost>>& hosts, const NcclStatistics& nccl) {
   const Machine& machine = hosts[0]->machine();
   const std::string unknown = machine.unknowns->Report();
   if (!unknown.empty()) {
@@ -145,6 +146,7 @@ void Report(const SessionOptions& options, const Supervisor& supervisor, RunReco
     for (const auto& rank : time->clocks().ranks())
       recorder.End(rank.process, rank.elapsed, rank.waited);
     ReportTime(options, *time, recorder, price_source);
+    for (const std::string& line : nccl.Lines(options.verbose ? 20 : 4)) LogSummary(line);
     Tell(recorder.Close(), options.trace);
   } else if (const uint64_t skipped = work.kernels - work.internal_kernels; skipped > 0) {
     LogWarning(absl::StrFormat(
@@ -152,17 +154,18 @@ void Report(const SessionOptions& options, const Supervisor& supervisor, RunReco
         skipped, options.kernel_microseconds.value_or(0)));
   }
   if (report != nullptr) {
-    Tell(report->Write(BuildReport({.command = options.command,
-                                    .gpu = machine.profile.name,
-                                    .product = machine.profile.product,
-                                    .gpus = static_cast<int>(hosts.size() * machine.gpus.size()),
-                                    .driver = machine.driver.text,
-                                    .host_time = Name(options.host_time.mode),
-                                    .host_scale = options.host_time.scale,
-                                    .price_source = price_source,
-                                    .unknowns = unknown},
-                                   recorder)),
-         absl::StrCat(options.report, "/report.html"));
+    auto content = BuildReport({.command = options.command,
+                                .gpu = machine.profile.name,
+                                .product = machine.profile.product,
+                                .gpus = static_cast<int>(hosts.size() * machine.gpus.size()),
+                                .driver = machine.driver.text,
+                                .host_time = Name(options.host_time.mode),
+                                .host_scale = options.host_time.scale,
+                                .price_source = price_source,
+                                .unknowns = unknown},
+                               recorder);
+    content["nccl"] = nccl.Json();
+    Tell(report->Write(content), absl::StrCat(options.report, "/report.html"));
   }
   if (!options.verbose) return;
   const SupervisorCounters& counters = supervisor.counters();
@@ -313,13 +316,15 @@ int Supervise(const SessionOptions& options, int signals) {
     LogError(what);
     SignalDescendants(SIGKILL);
   };
+  NcclStatistics nccl_statistics;
   NcclPlanner planner(fabric->get(), (*model)->memory_bytes_per_s(), nccl_failed);
   NcclRuntime nccl({.network = &(*fabric)->network(),
                     .planner = &planner,
                     .largest_reduction = static_cast<uint64_t>(options.largest_reduction),
                     .unknowns = &unknowns,
                     .timed = simulated,
-                    .failed = nccl_failed});
+                    .failed = nccl_failed,
+                    .ended = [&](const auto& ended) { nccl_statistics.Add(ended); }});
   services.shared = &nccl;
   StallWatch stalls({.waiting =
                          [&](VirtualTime since) {
@@ -429,7 +434,13 @@ int Supervise(const SessionOptions& options, int signals) {
   if (output != nullptr) output->Stop();
   if (first_failure && nccl_failure.empty()) LogError(DescribeFailure(*first_failure, *job));
   if (kernel_log != nullptr) Tell(kernel_log->Close(), options.log_kernels);
-  Report(options, **supervisor, recorder, report.get(), services, hosts);
+  if (const uint64_t uncomputed = nccl.uncomputed_reductions(); uncomputed > 0) {
+    LogWarning(absl::StrFormat(
+        "%d NCCL reductions of more than %d bytes were not computed: ranks got what rank 0 "
+        "contributed (--nccl-reduce)",
+        uncomputed, options.largest_reduction));
+  }
+  Report(options, **supervisor, recorder, report.get(), services, hosts, nccl_statistics);
   if (!nccl_failure.empty()) return 1;
   if (WIFSIGNALED(status)) {
     LogInfo(absl::StrCat("the command was ended by signal ", WTERMSIG(status)));

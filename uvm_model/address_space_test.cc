@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "uvm_model/vidmem_heap.h"
@@ -38,6 +40,34 @@ TEST(OwnedMemoryTest, RefusesToLeaveTheObject) {
   EXPECT_FALSE(memory.Write(4096, &byte, 1));
   EXPECT_FALSE(memory.Read(UINT64_MAX, &byte, 2));
   EXPECT_FALSE(memory.Zero(1, UINT64_MAX));
+}
+
+TEST(OwnedMemoryTest, TellsWhatWasNeverWritten) {
+  constexpr uint64_t kSize = 1 << 20;
+  for (const MemoryKind kind : {MemoryKind::kVidmem, MemoryKind::kManaged}) {
+    OwnedMemory memory(kind, kSize);
+    const auto run = [&](uint64_t offset, uint64_t length) {
+      const MemoryObject::Run run = memory.RunAt(offset, length);
+      return std::pair(run.empty, run.length);
+    };
+    EXPECT_EQ(run(0, kSize), std::pair(true, kSize));
+    EXPECT_EQ(memory.MappableFd() >= 0, true);  // now there is a file, and nothing in it
+    EXPECT_EQ(run(12345, 100), std::pair(true, uint64_t{100}));
+    const std::vector<uint8_t> data(0x3000, 1);
+    EXPECT_TRUE(memory.Write(0x10800, data.data(), data.size()));  // pages 0x10 to 0x13
+    EXPECT_EQ(run(0, kSize), std::pair(true, uint64_t{0x10000}));
+    EXPECT_EQ(run(0x5001, 0x100), std::pair(true, uint64_t{0x100}));
+    EXPECT_EQ(run(0xfff0, kSize - 0xfff0), std::pair(true, uint64_t{0x10}));
+    EXPECT_EQ(run(0x10000, kSize - 0x10000), std::pair(false, uint64_t{0x4000}));
+    EXPECT_EQ(run(0x11234, 0x1000), std::pair(false, uint64_t{0x1000}));
+    EXPECT_EQ(run(0x11234, kSize - 0x11234), std::pair(false, uint64_t{0x14000 - 0x11234}));
+    EXPECT_EQ(run(0x14000, kSize - 0x14000), std::pair(true, kSize - 0x14000));
+    EXPECT_EQ(run(kSize - 1, 1), std::pair(true, uint64_t{1}));
+    // To the end.
+    EXPECT_TRUE(memory.Write(kSize - 1, data.data(), 1));
+    EXPECT_EQ(run(kSize - 0x1000, 0x1000), std::pair(false, uint64_t{0x1000}));
+    EXPECT_EQ(memory.ResidentBytes(), 0x5000u);  // looking wrote nothing
+  }
 }
 
 TEST(AddressSpaceTest, UnmapSplitsAndReportsTheFirstUnmappedByte) {
@@ -107,6 +137,98 @@ TEST(AddressSpaceTest, CopiesAcrossSpacesAndObjects) {
   EXPECT_EQ(b.Read(0x9100, back.data(), back.size()), std::nullopt);
   EXPECT_EQ(back, data);
   EXPECT_EQ(b.Copy(0x9100, a, 0x2f00, 0x200), 0x3000u);
+}
+
+class SparseCopyTest : public testing::Test {
+ protected:
+  static constexpr uint64_t kSize = 4 << 20, kFrom = 0x1000000, kTo = 0x2000000;
+  SparseCopyTest() {
+    EXPECT_TRUE(space_.Map(kFrom, kSize, from_, 0));
+    EXPECT_TRUE(space_.Map(kTo, kSize, to_, 0));
+  }
+  void Fill(uint64_t address, uint64_t length, uint8_t value) {
+    const std::vector<uint8_t> data(length, value);
+    EXPECT_EQ(space_.Write(address, data.data(), length), std::nullopt);
+  }
+  std::vector<uint8_t> Read(uint64_t address, uint64_t length) {
+    std::vector<uint8_t> data(length);
+    EXPECT_EQ(space_.Read(address, data.data(), length), std::nullopt);
+    return data;
+  }
+
+  std::shared_ptr<OwnedMemory> from_ = Vidmem(kSize), to_ = Vidmem(kSize);
+  AddressSpace space_;
+};
+
+TEST_F(SparseCopyTest, WhatWasNeverWrittenCostsNothing) {
+  EXPECT_EQ(space_.Copy(kTo, space_, kFrom, kSize), std::nullopt);
+  EXPECT_EQ(from_->ResidentBytes(), 0u);
+  EXPECT_EQ(to_->ResidentBytes(), 0u);
+  // Two islands, the second not at the start of a page.
+  Fill(kFrom + 0x100000, 0x2000, 1);
+  Fill(kFrom + 0x300123, 0x100, 2);
+  EXPECT_EQ(space_.Copy(kTo, space_, kFrom, kSize), std::nullopt);
+  EXPECT_EQ(from_->ResidentBytes(), 0x3000u);
+  EXPECT_EQ(to_->ResidentBytes(), 0x3000u);
+  EXPECT_EQ(Read(kTo, kSize), Read(kFrom, kSize));
+}
+
+TEST_F(SparseCopyTest, WhatWasThereIsOverwrittenWithZeros) {
+  Fill(kTo, kSize, 7);
+  Fill(kFrom + 0x8000, 0x1000, 1);
+  EXPECT_EQ(space_.Copy(kTo + 100, space_, kFrom + 200, kSize - 300), std::nullopt);
+  // All but the ends, and little more than what was written: holes take their place.
+  EXPECT_LE(to_->ResidentBytes(), 0x20000u);
+  std::vector<uint8_t> expected(kSize, 0);
+  std::fill_n(expected.begin(), 100, 7);
+  std::fill_n(expected.begin() + 0x8000 - 100, 0x1000, 1);
+  std::fill_n(expected.end() - 200, 200, 7);
+  EXPECT_EQ(Read(kTo, kSize), expected);
+}
+
+TEST_F(SparseCopyTest, IntoMemoryThatIsReachedByItsFileOnly) {
+  auto managed = std::make_shared<OwnedMemory>(MemoryKind::kManaged, 2 * kSize);
+  ASSERT_TRUE(space_.Map(kTo, kSize, managed, 0x1000));
+  Fill(kFrom + 0x100800, 0x180000, 3);
+  EXPECT_EQ(space_.Copy(kTo, space_, kFrom, kSize), std::nullopt);
+  EXPECT_EQ(Read(kTo, kSize), Read(kFrom, kSize));
+  EXPECT_EQ(managed->ResidentBytes(), 0x181000u);
+  // And back, over what is there.
+  Fill(kFrom, kSize, 9);
+  EXPECT_EQ(space_.Copy(kFrom, space_, kTo, kSize), std::nullopt);
+  EXPECT_EQ(Read(kTo, kSize), Read(kFrom, kSize));
+}
+
+TEST_F(SparseCopyTest, AHoleInTheMappingIsAFaultWhereItIs) {
+  space_.Unmap(kTo + 0x200000, 0x1000);
+  EXPECT_EQ(space_.Copy(kTo, space_, kFrom, kSize), kTo + 0x200000);
+  EXPECT_EQ(space_.Copy(kTo, space_, kFrom + kSize - 0x100000, 0x180000), kFrom + kSize);
+}
+
+// Random copies against a plain one.
+TEST_F(SparseCopyTest, AgreesWithAPlainCopy) {
+  std::mt19937 random(5);
+  std::vector<uint8_t> from(kSize), to(kSize);
+  for (int step = 0; step < 100; ++step) {
+    const uint64_t at = random() % kSize,
+                   length = 1 + random() % std::min<uint64_t>(0x4000, kSize - at);
+    const auto value = static_cast<uint8_t>(random());
+    Fill(kFrom + at, length, value);
+    std::fill_n(from.begin() + static_cast<ptrdiff_t>(at), length, value);
+    const uint64_t source = random() % kSize, destination = random() % kSize;
+    const uint64_t bytes =
+        std::min(kSize - std::max(source, destination), uint64_t{random() % kSize});
+    ASSERT_EQ(space_.Copy(kTo + destination, space_, kFrom + source, bytes), std::nullopt);
+    std::copy_n(from.begin() + static_cast<ptrdiff_t>(source), bytes,
+                to.begin() + static_cast<ptrdiff_t>(destination));
+    if (step % 5 != 4) continue;
+    ASSERT_TRUE(Read(kTo, kSize) == to);
+    // Reading has made memory of it.
+    EXPECT_EQ(space_.Zero(kFrom, kSize), std::nullopt);
+    EXPECT_EQ(space_.Zero(kTo, kSize), std::nullopt);
+    std::fill(from.begin(), from.end(), 0);
+    std::fill(to.begin(), to.end(), 0);
+  }
 }
 
 TEST(VidmemHeapTest, RefusesBeyondCapacityAndReturnsOnRelease) {

@@ -1,5 +1,6 @@
 #include "uvm_model/memory_object.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <linux/falloc.h>
 #include <sys/mman.h>
@@ -145,7 +146,8 @@ MemoryObject::Run OwnedMemory::RunAt(uint64_t offset, uint64_t length) {
   if (fd_ < 0) return {true, length};
   const auto at = static_cast<off_t>(offset);
   const off_t data = lseek(fd_, at, SEEK_DATA);
-  if (data != at) return {true, data < 0 ? length : std::min<uint64_t>(length, data - at)};
+  if (data < 0) return {errno == ENXIO, length};  // no data from here on
+  if (data != at) return {true, std::min<uint64_t>(length, data - at)};
   const off_t hole = lseek(fd_, at, SEEK_HOLE);
   return {false, hole < 0 ? length : std::min<uint64_t>(length, hole - at)};
 }

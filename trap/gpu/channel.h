@@ -66,7 +66,10 @@ class Channel {
   // Entries that can be submitted before the next one is fetched: now, and after what has
   // been revealed.
   uint32_t Room() const;
-  uint32_t RoomAfterRevealed() const { return RoomAfter(revealed_); }
+  // `more`: submissions that are to be revealed.
+  uint32_t RoomAfterRevealed(uint32_t more = 0) const {
+    return RoomAfter((revealed_ + more) % config_.gpfifo_entries);
+  }
   void Reveal() { revealed_ = (revealed_ + 1) % config_.gpfifo_entries; }
 
   // Is there work under way that ends by itself, and when does the first of it? Infinity if

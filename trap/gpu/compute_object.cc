@@ -392,8 +392,10 @@ Progress ComputeObject::StartInternal(ExecutionContext& context, Running& runnin
 Progress ComputeObject::CompleteQmd(ExecutionContext& context, const Running& running) {
   const Qmd& qmd = running.qmd;
   pending_forks_ -= running.forks.size();
+  // Of shared work, a launch that is over at once is a part of another.
+  const bool is_part = running.is_shared && !running.shared;
   if (context.services.observer != nullptr && qmd.type == Qmd::Type::kGrid &&
-      qmd.grid.count() > 0) {
+      qmd.grid.count() > 0 && !is_part) {
     const VirtualTime began = running.work->began();
     // Shared work that is given up may end before its time.
     const VirtualSpan duration = std::max(running.Ends() - began, VirtualSpan());

@@ -117,8 +117,10 @@ SimulatedDevice::Queues GpuTimelines::QueuesOf(pid_t process) {
   if (it == timelines_.end()) return queues;
   for (const auto& channel : it->second->channels) {
     queues.full |= channel->Room() < kRoomForASubmission;
+    const auto waiting = it->second->waiting_submissions.find(channel.get());
+    const uint32_t told = waiting == it->second->waiting_submissions.end() ? 0 : waiting->second;
     queues.short_of_room |=
-        channel->RoomAfterRevealed() < channel->config().gpfifo_entries / kStepsOfRoom;
+        channel->RoomAfterRevealed(told) < channel->config().gpfifo_entries / kStepsOfRoom;
     queues.hidden += Untold(*it->second, *channel);
   }
   return queues;

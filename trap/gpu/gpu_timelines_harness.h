@@ -78,6 +78,12 @@ class QmdBuilder {
     Set(656, 648, 16).Set(561, 544, 1024).Set(1567, 1536, microseconds);
   }
   QmdBuilder& Group(uint32_t group) { return Set(133, 128, 0).Set(133, 128, group); }
+  QmdBuilder& Constants(uint64_t address, uint32_t bytes) {
+    return Set(640, 640, 1)
+        .Set(1055, 1024, address)
+        .Set(1072, 1056, address >> 32)
+        .Set(1087, 1075, bytes >> 4);
+  }
   QmdBuilder& RequiresPcas() { return Set(140, 140, 1); }
   QmdBuilder& Counter(uint32_t predecessors) { return Set(157, 142, predecessors); }
   QmdBuilder& Dependent(int which, uint64_t address, Qmd::DependentAction action) {

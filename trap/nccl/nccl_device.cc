@@ -65,9 +65,10 @@ int NcclDevice::Shrink(CallContext& call, nccl::Shrink& shrink) {
                           excluded.size() * sizeof excluded[0])) {
     return -EFAULT;
   }
-  if (shrink.abort != 0) runtime_->world().GiveUp(*parent);
   shrink.handle = runtime_->world().communicators().Shrink(*parent, excluded, shrink.settings);
-  return shrink.handle == 0 ? -EINVAL : 0;
+  if (shrink.handle == 0) return -EINVAL;
+  if (shrink.abort != 0) runtime_->world().GiveUp(*parent);
+  return 0;
 }
 
 int NcclDevice::Ask(CallContext& call, nccl::Ask& ask) {
@@ -88,7 +89,7 @@ int NcclDevice::Leave(CallContext& call, nccl::Leave& leave) {
   NcclEndpoint* endpoint =
       runtime_->world().communicators().Find(static_cast<uint64_t>(call.process()), leave.handle);
   if (endpoint == nullptr) return -EBADF;
-  runtime_->world().Leave(*endpoint, leave.how == nccl::Leaving::kAbort);
+  runtime_->Leave(*endpoint, leave.how == nccl::Leaving::kAbort);
   return 0;
 }
 

@@ -55,6 +55,11 @@ NcclRuntime::NcclRuntime(const Options& options)
   }
 }
 
+void NcclRuntime::Leave(NcclEndpoint& endpoint, bool abort) {
+  parts_.erase({static_cast<pid_t>(endpoint.caller.process), endpoint.handle});
+  world_.Leave(endpoint, abort);
+}
+
 void NcclRuntime::ProcessDied(pid_t process) {
   world_.ProcessDied(static_cast<uint64_t>(process));
   std::erase_if(parts_, [process](const auto& part) { return part.first.first == process; });

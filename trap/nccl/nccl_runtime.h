@@ -38,6 +38,9 @@ class NcclRuntime : public SharedWork {
   explicit NcclRuntime(const Options& options);
 
   NcclWorld& world() { return world_; }
+  uint64_t uncomputed_reductions() const { return payload_.uncomputed(); }
+  // See NcclWorld.
+  void Leave(NcclEndpoint& endpoint, bool abort);
   void ProcessDied(pid_t process);
 
   size_t ParameterBytes(uint64_t fingerprint) const override;

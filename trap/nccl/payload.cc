@@ -82,8 +82,7 @@ void Payload::Reduce(absl::Span<const NcclShare> shares, uint64_t bytes) {
     return scatters ? static_cast<uint64_t>(share.rank) * bytes : 0;
   };
   if (input > largest_reduction_) {
-    unknowns_->Count("NCCL reduction too large to be computed, elements of type", entry.type,
-                     "its result is rank 0's contribution; see --nccl-reduce");
+    ++uncomputed_;
     const NcclShare& first = shares[0];
     // The first last: it may reduce in place.
     for (size_t i = shares.size(); i-- > 0;) {

@@ -26,6 +26,9 @@ class Payload : public PayloadMover {
   }
   void Remove(NcclTicket ticket) { contexts_.erase(ticket); }
 
+  // Reductions that were not computed.
+  uint64_t uncomputed() const { return uncomputed_; }
+
   void Collective(absl::Span<const NcclShare> shares) override;
   void Message(const NcclShare& send, const NcclShare& receive) override;
 
@@ -40,6 +43,7 @@ class Payload : public PayloadMover {
 
   const uint64_t largest_reduction_;
   Unknowns* const unknowns_;
+  uint64_t uncomputed_ = 0;
   absl::flat_hash_map<NcclTicket, std::shared_ptr<GpuContext>> contexts_;
 };
 

@@ -80,6 +80,8 @@ void TrapTime(Policy& policy) {
   policy.Trap(SCMP_SYS(futex_waitv), {SCMP_A3(SCMP_CMP_NE, 0)});
   policy.Trap(SCMP_SYS(mq_timedsend), {SCMP_A4(SCMP_CMP_NE, 0)});
   policy.Trap(SCMP_SYS(mq_timedreceive), {SCMP_A4(SCMP_CMP_NE, 0)});
+  // libcuda yields when a queue of its GPU is full.
+  policy.Trap(SCMP_SYS(sched_yield));
   policy.Trap(SCMP_SYS(semtimedop), {SCMP_A3(SCMP_CMP_NE, 0)});
   // Timers; those of processor time stay the kernel's.
   policy.Trap(SCMP_SYS(alarm));

@@ -22,6 +22,7 @@ HeldCalls::HeldCalls(int epoll) : epoll_(epoll) {
 
 void HeldCalls::Add(uint64_t id, HeldCall call) {
   threads_[call.thread] = id;
+  room_waiters_ += call.for_room;
   if (call.for_gpu()) {
     ++gpu_waiters_[call.process];
   } else {
@@ -45,6 +46,7 @@ HeldCall HeldCalls::Take(Calls::iterator it) {
   if (auto held = threads_.find(call.thread); held != threads_.end() && held->second == it->first) {
     threads_.erase(held);
   }
+  room_waiters_ -= call.for_room;
   if (call.for_gpu()) {
     if (--gpu_waiters_[call.process] == 0) gpu_waiters_.erase(call.process);
   } else {

@@ -22,7 +22,8 @@ struct HeldCall {
   VirtualTime since;
   VirtualTime deadline = VirtualTime::Infinity();
   std::unique_ptr<TimedWait> wait;
-  // Without it, it waits for a GPU, reading this clock to there.
+  // Without it, it waits for a GPU: for room in a queue of it, or reading this clock to there.
+  bool for_room = false;
   int clock = 0;
   RemoteAddress clock_out{};
 
@@ -47,6 +48,7 @@ class HeldCalls {
   // How many threads of the process wait for its GPUs.
   int gpu_waiters(pid_t process) const;
   int polled() const { return polled_; }
+  int room_waiters() const { return room_waiters_; }
 
   // The call that waits for `descriptor`; end() for none. `known`: there was one.
   Calls::iterator Watching(int descriptor, bool* known);
@@ -63,6 +65,7 @@ class HeldCalls {
   absl::flat_hash_map<pid_t, uint64_t> threads_;
   absl::flat_hash_map<int, uint64_t> watched_;  // descriptor -> call
   absl::flat_hash_map<pid_t, int> gpu_waiters_;
+  int room_waiters_ = 0;
   int polled_ = 0;  // calls whose end is found by looking at memory
   absl::flat_hash_map<pid_t, size_t> copies_;
   size_t all_copies_ = 0, most_copies_ = 0;

@@ -135,6 +135,7 @@ class ProcessClocks {
   int Submit(Process& process, pid_t id, VirtualTime from);
   // Has anybody submitted work that has not been found yet?
   bool HasHiddenWork() const;
+  SimulatedDevice::Queues QueuesOf(pid_t process) const;
   // Runs the process's GPUs until somebody may notice, or to `to`.
   SimulatedDevice::Progress Advance(Process& process, pid_t id, VirtualTime to);
 
@@ -173,7 +174,6 @@ class ProcessClocks {
   // What its GPUs will do next. The machine's lock is held.
   void LookAhead(Process& process, pid_t id);
   void NotBeforeChildren(Process& process);
-  SimulatedDevice::Queues QueuesOf(pid_t process) const;
   // Runs the process's GPUs for it, and takes it along, while `wanted` says so; how many
   // events that were.
   int RunFor(Process& process, pid_t id, const std::function<bool()>& wanted);

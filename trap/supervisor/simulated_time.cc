@@ -151,6 +151,9 @@ bool SimulatedTime::Serve(const seccomp_notif& notification, const Tracee& trace
     case SYS_time:
       ServeClock(notification, tracee.process, listener);
       return true;
+    case SYS_sched_yield:
+      ServeYield(notification, tracee, listener);
+      return true;
     case SYS_nanosleep:
     case SYS_clock_nanosleep:
     case SYS_poll:
@@ -304,6 +307,48 @@ void SimulatedTime::ServeClock(const seccomp_notif& notification, pid_t id,
     ++thread.reads;
   }
   AnswerClock(notification, shown, listener);
+}
+
+void SimulatedTime::ServeYield(const seccomp_notif& notification, const Tracee& tracee,
+                               NotifyListener& listener) {
+  const pid_t thread = static_cast<pid_t>(notification.pid);
+  const Process* known = clocks_.Find(tracee.process);
+  if (known == nullptr || !known->uses_gpu || !clocks_.QueuesOf(tracee.process).full) {
+    quiet_ = false;
+    Runs(thread, tracee.process);
+    listener.ReplyContinue(notification.id);
+    return;
+  }
+  Process& process = clocks_.Stopped(tracee.process, thread);
+  quiet_ = false;
+  HeldCall held;
+  held.process = tracee.process;
+  held.thread = thread;
+  held.for_room = true;
+  held.since = process.now;
+  Hold(notification.id, std::move(held));
+  LetRoomWaitersGo(listener);
+}
+
+void SimulatedTime::LetRoomWaitersGo(NotifyListener& listener) {
+  if (held_.room_waiters() == 0) return;
+  for (auto it = held_.begin(); it != held_.end();) {
+    const auto next = std::next(it);
+    if (it->second.for_room) {
+      const Process& process = clocks_.Of(it->second.process);
+      const bool nothing_comes =
+          process.next_event == VirtualTime::Infinity() && !process.waits_for_others;
+      if (nothing_comes || !clocks_.QueuesOf(process.id).short_of_room) {
+        const uint64_t id = it->first;
+        const HeldCall held = held_.Take(it);
+        quiet_ = false;
+        Runs(held.thread, held.process);
+        Log(held, "has room:");
+        listener.ReplyValue(id, 0);
+      }
+    }
+    it = next;
+  }
 }
 
 void SimulatedTime::ServeWait(const seccomp_notif& notification, const Tracee& tracee,
@@ -485,7 +530,7 @@ void SimulatedTime::LetGpuWaitersGo(pid_t id, NotifyListener& listener) {
   int runners = 0;
   for (auto it = held_.begin(); it != held_.end();) {
     auto next = std::next(it);
-    if (it->second.process == id && it->second.for_gpu()) {
+    if (it->second.process == id && it->second.for_gpu() && !it->second.for_room) {
       const uint64_t notification = it->first;
       const HeldCall held = held_.Take(it);
       process.waited = process.waited + (process.now - held.since);
@@ -512,13 +557,14 @@ void SimulatedTime::LetGpuWaitersGo(pid_t id, NotifyListener& listener) {
 
 void SimulatedTime::LetServedWaitersGo(NotifyListener& listener) {
   if (held_.empty()) return;
+  LetRoomWaitersGo(listener);
   std::vector<pid_t> served;
   for (const auto& [id, process] : clocks_.all()) {
     if (process->seen && held_.gpu_waiters(id) > 0) served.push_back(id);
   }
   for (const auto& [id, held] : held_.all()) {
     // It waited for its GPUs, and they have nothing more to do.
-    if (!held.for_gpu() || held.deadline != VirtualTime::Infinity()) continue;
+    if (!held.for_gpu() || held.for_room || held.deadline != VirtualTime::Infinity()) continue;
     const Process& process = clocks_.Of(held.process);
     if (process.next_event == VirtualTime::Infinity() && !process.waits_for_others) {
       served.push_back(held.process);

@@ -100,6 +100,9 @@ class SimulatedTime {
   void ServeNewProcess(const seccomp_notif& notification, const Tracee& tracee);
   void ServeNewProgram(const seccomp_notif& notification, const Tracee& tracee);
   void ServeClock(const seccomp_notif& notification, pid_t process, NotifyListener& listener);
+  // sched_yield, which libcuda calls while a queue of its GPU is full.
+  void ServeYield(const seccomp_notif& notification, const Tracee& tracee,
+                  NotifyListener& listener);
   void ServeWait(const seccomp_notif& notification, const Tracee& tracee, NotifyListener& listener);
   void ServeTransfer(const seccomp_notif& notification, const TransferCall& call,
                      const Tracee& tracee, NotifyListener& listener);
@@ -118,6 +121,8 @@ class SimulatedTime {
   void Hold(uint64_t id, HeldCall held);
   void LetGo(HeldCalls::Calls::iterator call, NotifyListener& listener, Answer answer);
   void LetGpuWaitersGo(pid_t process, NotifyListener& listener);
+  // Those that waited for room in a queue of their GPUs, and have it.
+  void LetRoomWaitersGo(NotifyListener& listener);
   // Those for whom something has happened, or nothing more will by itself.
   void LetServedWaitersGo(NotifyListener& listener);
 

@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+"""PyTorch programs on clusters: collectives with their data, and parallel training of every kind.
+
+usage: cluster_test.py PHANTORA_RUN PROGRAM...
+"""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PHANTORA_RUN = sys.argv[1]
+PROGRAMS = {pathlib.Path(path).stem: path for path in sys.argv[2:]}
+VENV = pathlib.Path(os.environ.get("PHANTORA_CACHE") or pathlib.Path.home() / ".cache/phantora") / "venv/bin"
+TIMEOUT_SECONDS = 240
+
+
+def phantora(*command, options):
+    # One thread per rank for the host's share of the work: the hosts have many processors, this machine few.
+    return subprocess.run([PHANTORA_RUN, *options, "--", *map(str, command)], text=True, check=False,
+                          capture_output=True, timeout=TIMEOUT_SECONDS,
+                          env=dict(os.environ, OMP_NUM_THREADS="1"))
+
+
+class ClusterTest(unittest.TestCase):
+    def run_program(self, name, *arguments, hosts=2, ranks=1, options=()):
+        """The output of a program that PASSED in `ranks` ranks per host."""
+        result = phantora(VENV / "python", PROGRAMS[name], *arguments,
+                          options=["--cluster", f"dgx-h100:{hosts}", "--ranks-per-host", str(ranks), *options])
+        self.check(result)
+        return result.stdout
+
+    def check(self, result):
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        self.assertNotIn("Xid", result.stderr)
+
+
+class CollectivesTest(ClusterTest):
+    # Of objects, which PyTorch sends as bytes whose number it computes on the GPU.
+    NEED_KERNELS = {"objects_of_different_sizes", "gathered_objects", "broadcast_objects", "scattered_objects",
+                    "sent_objects"}
+
+    def parts(self):
+        source = pathlib.Path(PROGRAMS["nccl_ops"]).read_text()
+        return [part for part in re.findall(r"^@part\ndef (\w+)", source, re.M) if part not in self.NEED_KERNELS]
+
+    def test_they_have_the_values_that_must_result(self):
+        parts = self.parts()
+        self.assertGreater(len(parts), 20)
+        output = self.run_program("nccl_ops", *parts, hosts=2, ranks=2)
+        self.assertEqual(output.count("PASSED nccl_ops"), 4, output)
+
+
+class TrainingTest(ClusterTest):
+    def test_ddp_takes_time_for_its_gradients(self):
+        output = self.run_program("ddp", options=["--host-time", "fixed"])
+        self.assertIn("PASSED ddp", output)
+        fp32, bf16, alone = map(float, re.findall(r"([\d.]+) ms per step on the GPU", output))
+        self.assertGreater(fp32, bf16)
+        self.assertGreater(bf16, alone)
+
+    def test_fsdp(self):
+        output = self.run_program("fsdp")
+        self.assertIn("PASSED fsdp1", output)
+        self.assertIn("PASSED fsdp2", output)
+
+    def test_tensor_parallel(self):
+        self.assertIn("PASSED tensor_parallel", self.run_program("tensor_parallel", hosts=2, ranks=2))
+
+    def test_pipeline(self):
+        self.assertEqual(self.run_program("pipeline").count("PASSED pipeline"), 2)
+
+
+class LaunchTest(ClusterTest):
+    def test_torchrun_on_every_host(self):
+        result = phantora(
+            "sh", "-c", f"{VENV}/torchrun --nnodes=$NNODES --node-rank=$NODE_RANK --nproc-per-node=1"
+            f" --master-addr=$MASTER_ADDR --master-port=$MASTER_PORT {PROGRAMS['expert_parallel']}",
+            options=["--cluster", "dgx-h100:2", "--per-host"])
+        self.check(result)
+        self.assertRegex(result.stdout, r"(?m)^\[host 0\] rank 0: PASSED expert_parallel$")
+        self.assertRegex(result.stdout, r"(?m)^\[host 1\] rank 1: PASSED expert_parallel$")
+
+    def test_fixed_time_and_a_file_for_each_rank(self):
+        outputs = []
+        for _ in range(2):
+            with tempfile.TemporaryDirectory() as root:
+                self.run_program("expert_parallel", options=["--output", root, "--host-time", "fixed"])
+                outputs.append({path.name: path.read_text() for path in pathlib.Path(root).iterdir()})
+        self.assertEqual(outputs[0], outputs[1])
+        self.assertEqual(set(outputs[0]), {"rank-0.out", "rank-0.err", "rank-1.out", "rank-1.err"})
+        self.assertIn("PASSED", outputs[0]["rank-1.out"])
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1], verbosity=2)

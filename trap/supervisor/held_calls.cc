@@ -23,9 +23,8 @@ HeldCalls::HeldCalls(int epoll) : epoll_(epoll) {
 void HeldCalls::Add(uint64_t id, HeldCall call) {
   threads_[call.thread] = id;
   room_waiters_ += call.for_room;
-  if (call.for_gpu()) {
-    ++gpu_waiters_[call.process];
-  } else {
+  if (call.for_gpu()) ++gpu_waiters_[call.process];
+  if (call.wait != nullptr) {
     if (call.wait->is_polled()) ++polled_;
     if (const int descriptor = call.wait->watched(); descriptor >= 0) {
       epoll_event event{};
@@ -47,9 +46,8 @@ HeldCall HeldCalls::Take(Calls::iterator it) {
     threads_.erase(held);
   }
   room_waiters_ -= call.for_room;
-  if (call.for_gpu()) {
-    if (--gpu_waiters_[call.process] == 0) gpu_waiters_.erase(call.process);
-  } else {
+  if (call.for_gpu() && --gpu_waiters_[call.process] == 0) gpu_waiters_.erase(call.process);
+  if (call.wait != nullptr) {
     if (call.wait->is_polled()) --polled_;
     if (call.wait->watched() >= 0) {
       watched_.erase(call.wait->watched());

@@ -22,12 +22,15 @@ struct HeldCall {
   VirtualTime since;
   VirtualTime deadline = VirtualTime::Infinity();
   std::unique_ptr<TimedWait> wait;
-  // Without it, it waits for a GPU: for room in a queue of it, or reading this clock to there.
-  bool for_room = false;
+  // Without it, it waits for a GPU: for room in a queue of it, or reading this clock to there. Or
+  // it is served, and its answer, a value, has to wait until the others are not earlier.
+  bool for_room = false, for_others = false;
+  int64_t value = 0;
   int clock = 0;
   RemoteAddress clock_out{};
 
-  bool for_gpu() const { return wait == nullptr; }
+  // Is it let go by what its GPUs do?
+  bool for_gpu() const { return wait == nullptr && !for_room && !for_others; }
 };
 
 class HeldCalls {

@@ -55,8 +55,10 @@ class ProcessClocks {
     bool seen = false;              // its GPUs have done something that these may wait for
     bool waits_for_others = false;  // its GPUs have work that ends when others do something
     std::vector<pid_t> children;
-    uint32_t fruitless = 0;  // calls since one has waited; see ChargeFruitless()
-    int submissions = 0;     // found when a thread of it stopped last
+    uint32_t fruitless = 0;     // calls since one has waited; see ChargeFruitless()
+    int submissions = 0;        // found when a thread of it stopped last
+    uint32_t driver_calls = 0;  // in a row, by this thread
+    pid_t last_driver_caller = 0;
     // Of a process that spins without a call: its processor time when it was last heard
     // of, ns, and since when (in its own time) its GPUs are run for it.
     int64_t quiet_since = 0;

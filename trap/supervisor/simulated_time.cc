@@ -330,6 +330,34 @@ void SimulatedTime::ServeYield(const seccomp_notif& notification, const Tracee& 
   LetRoomWaitersGo(listener);
 }
 
+void SimulatedTime::AnswerHeld(HeldCalls::Calls::iterator call, NotifyListener& listener) {
+  const uint64_t id = call->first;
+  const HeldCall held = held_.Take(call);
+  quiet_ = false;
+  Runs(held.thread, held.process);
+  Log(held, "goes on:");
+  listener.ReplyValue(id, held.value);
+}
+
+bool SimulatedTime::HoldsAnswer(const seccomp_notif& notification, pid_t id, int64_t value) {
+  const pid_t thread = static_cast<pid_t>(notification.pid);
+  Process& process = clocks_.Of(id);
+  // Work or another call between them, and it is no loop over driver calls.
+  if (process.submissions > 0 || process.last_driver_caller != thread) process.driver_calls = 0;
+  process.last_driver_caller = thread;
+  if (++process.driver_calls <= ProcessClocks::kReadsOfWait || NextThing() > process.now) {
+    return false;
+  }
+  HeldCall held;
+  held.process = id;
+  held.thread = thread;
+  held.for_others = true;
+  held.value = value;
+  held.since = held.deadline = process.now;
+  Hold(notification.id, std::move(held));
+  return true;
+}
+
 void SimulatedTime::LetRoomWaitersGo(NotifyListener& listener) {
   if (held_.room_waiters() == 0) return;
   for (auto it = held_.begin(); it != held_.end();) {
@@ -338,14 +366,7 @@ void SimulatedTime::LetRoomWaitersGo(NotifyListener& listener) {
       const Process& process = clocks_.Of(it->second.process);
       const bool nothing_comes =
           process.next_event == VirtualTime::Infinity() && !process.waits_for_others;
-      if (nothing_comes || !clocks_.QueuesOf(process.id).short_of_room) {
-        const uint64_t id = it->first;
-        const HeldCall held = held_.Take(it);
-        quiet_ = false;
-        Runs(held.thread, held.process);
-        Log(held, "has room:");
-        listener.ReplyValue(id, 0);
-      }
+      if (nothing_comes || !clocks_.QueuesOf(process.id).short_of_room) AnswerHeld(it, listener);
     }
     it = next;
   }
@@ -483,7 +504,10 @@ void SimulatedTime::Log(const HeldCall& held, const char* what) {
       held.process,
       absl::StrFormat("thread %d at %.9f s: %s %s%s", held.thread,
                       seconds(clocks_.Of(held.process).now), what,
-                      held.for_gpu() ? "wait for a GPU" : held.wait->name(),
+                      held.wait != nullptr ? held.wait->name()
+                      : held.for_room      ? "wait for room in a queue"
+                      : held.for_others    ? "driver call, for others to come"
+                                           : "wait for a GPU",
                       ends ? absl::StrFormat(" until %.9f s", seconds(held.deadline)) : ""));
 }
 
@@ -530,7 +554,7 @@ void SimulatedTime::LetGpuWaitersGo(pid_t id, NotifyListener& listener) {
   int runners = 0;
   for (auto it = held_.begin(); it != held_.end();) {
     auto next = std::next(it);
-    if (it->second.process == id && it->second.for_gpu() && !it->second.for_room) {
+    if (it->second.process == id && it->second.for_gpu()) {
       const uint64_t notification = it->first;
       const HeldCall held = held_.Take(it);
       process.waited = process.waited + (process.now - held.since);
@@ -564,7 +588,7 @@ void SimulatedTime::LetServedWaitersGo(NotifyListener& listener) {
   }
   for (const auto& [id, held] : held_.all()) {
     // It waited for its GPUs, and they have nothing more to do.
-    if (!held.for_gpu() || held.for_room || held.deadline != VirtualTime::Infinity()) continue;
+    if (!held.for_gpu() || held.deadline != VirtualTime::Infinity()) continue;
     const Process& process = clocks_.Of(held.process);
     if (process.next_event == VirtualTime::Infinity() && !process.waits_for_others) {
       served.push_back(held.process);
@@ -608,8 +632,8 @@ void SimulatedTime::CheckPolled(pid_t process, NotifyListener& listener) {
   for (auto it = held_.begin(); it != held_.end();) {
     auto next = std::next(it);
     const HeldCall& held = it->second;
-    if ((process == 0 || held.process == process) && !held.for_gpu() && held.wait->is_polled() &&
-        held.wait->Changed()) {
+    if ((process == 0 || held.process == process) && held.wait != nullptr &&
+        held.wait->is_polled() && held.wait->Changed()) {
       LetGo(it, listener, &TimedWait::Ready);
     }
     // A process that waits for very much memory finds out later.
@@ -631,7 +655,7 @@ void SimulatedTime::CheckSignals(NotifyListener& listener) {
       if (!signals.killed()) held_.Take(it);
       quiet_ = false;
       Runs(0, 0);  // it is about to end, and whoever waits for that goes on now
-    } else if (!held.for_gpu() && !held.wait->is_clock()) {
+    } else if (held.wait != nullptr && !held.wait->is_clock()) {
       const std::optional<uint64_t> mask = held.wait->mask();
       if (signals.Due(signals.own, mask) != 0) {
         LetGo(it, listener, &TimedWait::Interrupt);
@@ -845,7 +869,9 @@ void SimulatedTime::PassToDeadline(HeldCalls::Calls::iterator call, NotifyListen
   if (quiet_) clocks_.LiftAll(deadline, true);
   Process& process = clocks_.Of(call->second.process);
   process.now = std::max(process.now, deadline);
-  if (call->second.for_gpu()) {
+  if (call->second.for_others) {
+    AnswerHeld(call, listener);
+  } else if (call->second.for_gpu()) {
     LetGpuWaitersGo(call->second.process, listener);
   } else {
     LetGo(call, listener, &TimedWait::TimeOut);

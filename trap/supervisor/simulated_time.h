@@ -73,6 +73,10 @@ class SimulatedTime {
   // GPUs.
   void DriverCall(pid_t process, pid_t thread);
 
+  // After a driver call: does its answer have to wait? A loop of them may wait for others, as
+  // PyTorch's is_completed() does by asking NCCL for errors, and would keep them from being served.
+  bool HoldsAnswer(const seccomp_notif& notification, pid_t process, int64_t value);
+
   // `descriptor` is readable; false if it is none of these. Pass() is to follow.
   bool Ready(int descriptor, NotifyListener& listener);
 
@@ -121,6 +125,8 @@ class SimulatedTime {
   void Hold(uint64_t id, HeldCall held);
   void LetGo(HeldCalls::Calls::iterator call, NotifyListener& listener, Answer answer);
   void LetGpuWaitersGo(pid_t process, NotifyListener& listener);
+  // Answers a call that waits for room or for others.
+  void AnswerHeld(HeldCalls::Calls::iterator call, NotifyListener& listener);
   // Those that waited for room in a queue of their GPUs, and have it.
   void LetRoomWaitersGo(NotifyListener& listener);
   // Those for whom something has happened, or nothing more will by itself.

@@ -225,7 +225,7 @@ void Supervisor::ServeDeviceCall(const seccomp_notif& notification, Tracee& trac
     listener.ReplyError(notification.id, -result);
   } else if (notification.data.nr == SYS_mmap) {
     listener.ReplyContinue(notification.id);
-  } else {
+  } else if (time_ == nullptr || !time_->HoldsAnswer(notification, tracee.process, result)) {
     listener.ReplyValue(notification.id, result);
   }
 }

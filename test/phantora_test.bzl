@@ -38,6 +38,8 @@ def conformance_test(gpu, driver, host_time = "real"):
             "program_runner.py",
             "//test/tracees:all_tracees",
         ],
+        # With fixed time, illegal_access and kill_child take a minute each.
+        size = "medium" if host_time == "real" else "large",
         # Simulated time is young: a failure is repeated, and shown as FLAKY.
         flaky = host_time != "real",
     )

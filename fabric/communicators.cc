@@ -157,7 +157,28 @@ void Communicators::Gather(Gatherings::iterator gathering) {
   }
 }
 
+bool Communicators::ShareGpus(const std::vector<nccl::Handle>& members) {
+  std::map<GpuPlace, size_t> ranks;
+  for (size_t rank = 0; rank < members.size(); ++rank) {
+    const NcclEndpoint* endpoint = Find(members[rank]);
+    if (endpoint == nullptr) continue;
+    const GpuPlace place = endpoint->caller.place;
+    const auto [other, is_first] = ranks.try_emplace(place, rank);
+    if (is_first) continue;
+    const std::string message = absl::StrFormat(
+        "Duplicate GPU detected: ranks %d and %d are both on GPU %d of host %d; does every rank "
+        "choose the GPU of its LOCAL_RANK?",
+        other->second, rank, place.gpu, place.host);
+    for (const nccl::Handle handle : members) {
+      if (NcclEndpoint* member = Find(handle)) Fail(*member, kInvalidUsage, message);
+    }
+    return true;
+  }
+  return false;
+}
+
 void Communicators::MakeReady(const std::vector<nccl::Handle>& members) {
+  if (ShareGpus(members)) return;
   auto communicator = std::make_unique<Communicator>();
   communicator->number = next_number_++;
   communicator->members = members;

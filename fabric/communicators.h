@@ -94,7 +94,8 @@ class Communicators {
   void Gather(Gatherings::iterator gathering);
   // Does anybody wait in it who is still there?
   bool IsAwaited(const Gathering& gathering) const;
-  // Endpoints by new rank.
+  // Endpoints by new rank. Are two on one GPU? NCCL refuses that, and then they have failed.
+  bool ShareGpus(const std::vector<nccl::Handle>& members);
   void MakeReady(const std::vector<nccl::Handle>& members);
   void Fail(NcclEndpoint& endpoint, int error, std::string message);
 

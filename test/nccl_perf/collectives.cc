@@ -14,8 +14,6 @@ double AllReduceFactor(int n) { return 2.0 * (n - 1) / n; }
 double GatherFactor(int n) { return static_cast<double>(n - 1) / n; }
 double NoFactor(int) { return 1; }
 
-constexpr size_t kTypeBytes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2};
-
 NcclResult AllToAll(const Nccl& nccl, const Call& call) {
   const size_t part = Part(call.count, call.ranks), bytes = part * kTypeBytes[call.type];
   nccl.GroupStart();

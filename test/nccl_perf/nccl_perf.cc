@@ -26,7 +26,6 @@ namespace {
 
 constexpr const char* kTypes[] = {"int8",   "uint8", "int32", "uint32", "int64",
                                   "uint64", "half",  "float", "double", "bfloat16"};
-constexpr size_t kTypeBytes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2};
 constexpr const char* kReductions[] = {"sum", "prod", "max", "min", "avg"};
 
 struct Options {

@@ -41,7 +41,10 @@ NcclEndpoint* NcclDevice::Ready(const CallContext& call, nccl::Handle handle) {
 int NcclDevice::Join(CallContext& call, nccl::Join& join) {
   const auto place = find_gpu_(join.gpu);
   if (!place) return -EPERM;
-  if (join.ranks < 1 || join.rank < 0 || join.rank >= join.ranks) return -EINVAL;
+  if (join.ranks < 1 || join.ranks > Communicators::kMostRanks || join.rank < 0 ||
+      join.rank >= join.ranks) {
+    return -EINVAL;
+  }
   join.handle =
       runtime_->world().communicators().Join({static_cast<uint64_t>(call.process()), *place}, join);
   return join.handle == 0 ? -ENOSPC : 0;
@@ -65,8 +68,11 @@ int NcclDevice::Shrink(CallContext& call, nccl::Shrink& shrink) {
                           excluded.size() * sizeof excluded[0])) {
     return -EFAULT;
   }
+  for (const int32_t rank : excluded) {
+    if (rank < 0 || rank >= parent->communicator->ranks() || rank == parent->rank) return -EINVAL;
+  }
   shrink.handle = runtime_->world().communicators().Shrink(*parent, excluded, shrink.settings);
-  if (shrink.handle == 0) return -EINVAL;
+  if (shrink.handle == 0) return -ENOSPC;
   if (shrink.abort != 0) runtime_->world().GiveUp(*parent);
   return 0;
 }

@@ -10,8 +10,9 @@
 namespace phantora {
 namespace {
 
-// Entries of one call; a group of sends and receives with every rank has two for each.
-constexpr size_t kMostEntriesOfCall = 1 << 17;
+// Entries of calls that a process has begun; a group of sends and receives with every rank has two
+// for each.
+constexpr size_t kMostEntriesOfCalls = 1 << 17;
 
 const char* NameOfEntries(absl::Span<const nccl::Entry> entries) {
   switch (entries[0].operation) {
@@ -87,7 +88,16 @@ SharedWork::Prepared NcclRuntime::Prepare(pid_t process, const std::shared_ptr<G
   parts.resize(before + header.entries);
   std::memcpy(parts.data() + before, parameters.data() + sizeof header,
               header.entries * sizeof(nccl::Entry));
-  if (header.more != 0 && parts.size() < kMostEntriesOfCall) return {};
+  if (header.more != 0) {
+    // A process may begin as many calls as it has communicators, and end none.
+    size_t begun = 0;
+    for (auto it = parts_.lower_bound({process, 0});
+         it != parts_.end() && it->first.first == process; ++it) {
+      begun += it->second.size();
+    }
+    if (begun > kMostEntriesOfCalls) return {.error = "too many parts of NCCL operations"};
+    return {};
+  }
   Launch launch;
   launch.entries = std::move(parts);
   parts_.erase({process, header.handle});

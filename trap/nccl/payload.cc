@@ -1,6 +1,7 @@
 #include "trap/nccl/payload.h"
 
-#include <optional>
+#include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_format.h"
@@ -10,6 +11,9 @@ namespace phantora {
 namespace {
 
 using nccl::Operation;
+
+// Of a reduction, in bytes; a multiple of every type's size.
+constexpr uint64_t kPiece = 1 << 20;
 
 // Does the rank get the result of a reduction?
 bool Receives(const NcclShare& share) {
@@ -91,29 +95,55 @@ void Payload::Reduce(absl::Span<const NcclShare> shares, uint64_t bytes) {
     }
     return;
   }
-  Reduction reduction(entry.type, entry.reduction, input);
-  std::vector<uint8_t> contribution(input);
+  std::vector<NcclShare> receivers;  // as far as they can
   for (const NcclShare& share : shares) {
-    if (auto fault = MemoryOf(share).Read(share.entry.send, contribution.data(), input)) {
-      return Fault(share, *fault);
+    if (auto fault = MemoryOf(share).Check(share.entry.send, input)) return Fault(share, *fault);
+    if (!Receives(share)) continue;
+    if (auto fault = MemoryOf(share).Check(share.entry.receive, bytes)) {
+      Fault(share, *fault);
+    } else {
+      receivers.push_back(share);
     }
+  }
+  // In pieces: what is reduced may be as large as a GPU. A piece is read from all before it is
+  // written, and nobody reads it again, so that ranks may reduce in place.
+  for (uint64_t part = 0; part < input; part += bytes) {
+    for (uint64_t at = part; at < part + bytes; at += kPiece) {
+      if (!ReducePiece(shares, receivers, at, std::min(kPiece, part + bytes - at), part)) return;
+    }
+  }
+}
+
+bool Payload::ReducePiece(absl::Span<const NcclShare> shares, absl::Span<const NcclShare> receivers,
+                          uint64_t at, uint64_t length, uint64_t part) {
+  const nccl::Entry& entry = shares[0].entry;
+  Reduction reduction(entry.type, entry.reduction, length);
+  std::vector<uint8_t> contribution(length);
+  const auto size = static_cast<uint64_t>(NcclTypeBytes(entry.type));
+  const auto fails = [this](const NcclShare& share, const AddressSpace::Fault& fault) {
+    if (fault) Fault(share, *fault);
+    return fault.has_value();
+  };
+  for (const NcclShare& share : shares) {
+    AddressSpace& memory = MemoryOf(share);
+    if (fails(share, memory.Read(share.entry.send + at, contribution.data(), length))) return false;
     uint64_t scalar = share.entry.scalar;
     if (share.entry.scalar_on_device != 0) {
-      const uint64_t address = scalar;
-      scalar = 0;
-      const auto size = static_cast<uint64_t>(NcclTypeBytes(entry.type));
-      if (auto fault = MemoryOf(share).Read(address, &scalar, size)) return Fault(share, *fault);
+      const uint64_t address = std::exchange(scalar, 0);
+      if (fails(share, memory.Read(address, &scalar, size))) return false;
     }
     reduction.Add(contribution, scalar);
   }
   const std::vector<uint8_t> result = reduction.Result(static_cast<int>(shares.size()));
-  for (const NcclShare& share : shares) {
-    if (!Receives(share)) continue;
-    if (auto fault =
-            MemoryOf(share).Write(share.entry.receive, result.data() + offset(share), bytes)) {
-      Fault(share, *fault);
-    }
+  const bool scatters = entry.operation == Operation::kReduceScatter;
+  const uint64_t bytes = entry.count * size;
+  for (const NcclShare& share : receivers) {
+    // Of a scattered result, part r is rank r's.
+    if (scatters && static_cast<uint64_t>(share.rank) * bytes != part) continue;
+    const uint64_t to = share.entry.receive + (at - part);
+    if (fails(share, MemoryOf(share).Write(to, result.data(), length))) return false;
   }
+  return true;
 }
 
 }  // namespace phantora

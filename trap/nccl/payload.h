@@ -38,6 +38,10 @@ class Payload : public PayloadMover {
             uint64_t bytes);
   void AllGather(absl::Span<const NcclShare> shares, uint64_t bytes);
   void Reduce(absl::Span<const NcclShare> shares, uint64_t bytes);
+  // `length` bytes at `at` of every rank's input, which belong to the part of it that begins at
+  // `part`. False if memory was not there.
+  bool ReducePiece(absl::Span<const NcclShare> shares, absl::Span<const NcclShare> receivers,
+                   uint64_t at, uint64_t length, uint64_t part);
   // Some memory was not there: the program's mistake.
   void Fault(const NcclShare& share, uint64_t address);
 

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "fabric/nccl/wire.h"
+#include "fabric/nccl_world.h"
 
 namespace phantora {
 namespace {
@@ -103,23 +104,7 @@ const SmallFloat* SmallFormatOf(uint8_t type) {
   }
 }
 
-uint64_t SizeOf(uint8_t type) {
-  switch (type) {
-    case kInt32:
-    case kUint32:
-    case kFloat:
-      return 4;
-    case kInt64:
-    case kUint64:
-    case kDouble:
-      return 8;
-    case kHalf:
-    case kBfloat16:
-      return 2;
-    default:
-      return 1;
-  }
-}
+uint64_t SizeOf(uint8_t type) { return static_cast<uint64_t>(NcclTypeBytes(type)); }
 
 bool IsSigned(uint8_t type) { return type == kInt8 || type == kInt32 || type == kInt64; }
 

@@ -28,6 +28,7 @@ constexpr timespec kStepOfGrace{.tv_sec = 0, .tv_nsec = 50'000'000};
 std::vector<pid_t>* living = nullptr;
 
 void SignalLiving(int signal) {
+  if (living == nullptr) return;
   for (const pid_t rank : *living) {
     if (rank > 0) kill(rank, signal);
   }
@@ -102,6 +103,7 @@ int RunRanks(char* const* argv, const std::vector<RankCommand>& ranks) {
     ioctl(-1, kRankEnded, end.argument());
     if (ExitStatus(status) != 0 && !failure) failure = ExitStatus(status);
   }
+  living = nullptr;
   return failure.value_or(0);
 }
 

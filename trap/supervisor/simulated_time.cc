@@ -342,7 +342,7 @@ void SimulatedTime::AnswerHeld(HeldCalls::Calls::iterator call, NotifyListener& 
 bool SimulatedTime::HoldsAnswer(const seccomp_notif& notification, pid_t id, int64_t value) {
   const pid_t thread = static_cast<pid_t>(notification.pid);
   Process& process = clocks_.Of(id);
-  // Work or another call between them, and it is no loop over driver calls.
+  // With work or a wait between them (see Hold), it is no loop over driver calls.
   if (process.submissions > 0 || process.last_driver_caller != thread) process.driver_calls = 0;
   process.last_driver_caller = thread;
   if (++process.driver_calls <= ProcessClocks::kReadsOfWait || NextThing() > process.now) {
@@ -514,7 +514,7 @@ void SimulatedTime::Log(const HeldCall& held, const char* what) {
 void SimulatedTime::Hold(uint64_t id, HeldCall held) {
   ++counters_.waits;
   Process& process = clocks_.Of(held.process);
-  if (held.deadline > process.now) process.fruitless = 0;
+  if (held.deadline > process.now) process.fruitless = process.driver_calls = 0;
   Log(held, "begins");
   held_.Add(id, std::move(held));
 }

@@ -3,7 +3,6 @@
 #include <asm/prctl.h>
 #include <fcntl.h>
 #include <linux/futex.h>
-#include <sched.h>
 #include <seccomp.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -100,8 +99,13 @@ void TrapTime(Policy& policy) {
   }
   // Its timeouts and transfers could not be seen.
   policy.Trap(SCMP_SYS(io_uring_setup));
-  // New processes, and the start of a program in one.
-  policy.Trap(SCMP_SYS(clone), {SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_THREAD, 0)});
+  // Who waits may have a signal to handle.
+  for (int call : {SCMP_SYS(kill), SCMP_SYS(tkill), SCMP_SYS(tgkill), SCMP_SYS(rt_sigqueueinfo),
+                   SCMP_SYS(rt_tgsigqueueinfo), SCMP_SYS(pidfd_send_signal)}) {
+    policy.Trap(call);
+  }
+  // New processes and threads, and the start of a program in one.
+  policy.Trap(SCMP_SYS(clone));
   policy.Trap(SCMP_SYS(clone3));
   policy.Trap(SCMP_SYS(fork));
   policy.Trap(SCMP_SYS(vfork));

@@ -85,6 +85,7 @@ bool ProcessClocks::RestsStill(const Process& process) const {
 
 void ProcessClocks::BeginLook(Process& process) const {
   process.rested_at = HostNanoseconds(ProcessorClock(process.id));
+  process.polled_at_rest = false;
 }
 
 void ProcessClocks::NoteRest(Process& process) const {

@@ -50,6 +50,9 @@ class ProcessClocks {
     // been given no reason to go on since.
     bool at_rest = false;
     int64_t rested_at = 0;
+    // The memory that its own calls wait for has been looked at since.
+    bool polled_at_rest = false;
+    bool polled() const { return at_rest && polled_at_rest; }
     bool uses_gpu = false;
     VirtualTime next_event = VirtualTime::Infinity();  // of its GPUs
     bool seen = false;              // its GPUs have done something that these may wait for

@@ -1,6 +1,7 @@
 #include "trap/supervisor/simulated_time.h"
 
 #include <poll.h>
+#include <sched.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -59,6 +60,21 @@ VirtualTime SocketDeadline(int socket, int option, VirtualTime now) {
   const timespec end{.tv_sec = timeout.tv_sec + now.nanoseconds() / 1'000'000'000,
                      .tv_nsec = timeout.tv_usec * 1000 + now.nanoseconds() % 1'000'000'000};
   return InstantOf(CLOCK_MONOTONIC, end, 0);
+}
+
+// Does the call make a thread of the same process?
+bool MakesThread(const seccomp_notif& notification) {
+  uint64_t flags = 0;
+  if (notification.data.nr == SYS_clone) {
+    flags = notification.data.args[0];
+  } else if (notification.data.nr == SYS_clone3) {
+    // The first member of clone_args. (If another thread changes it meanwhile, that process is
+    // found when the next one forks: it is the caller's own time that may then pass too early.)
+    flags = RemoteMemory(static_cast<pid_t>(notification.pid))
+                .ReadObject<uint64_t>(RemoteAddress{notification.data.args[0]})
+                .value_or(0);
+  }
+  return (flags & CLONE_THREAD) != 0;
 }
 
 bool IsReady(int file, short events) {
@@ -122,7 +138,8 @@ void SimulatedTime::ProcessDied(pid_t process) {
     it = next;
   }
   processes_known_ = quiet_ = false;
-  Runs(0, 0);  // its parent, perhaps
+  signals_sent_ = true;  // SIGCHLD
+  Runs(0, 0);            // its parent, perhaps
   clocks_.Died(process);
   timers_.ProcessDied(process);
 }
@@ -150,6 +167,18 @@ bool SimulatedTime::Serve(const seccomp_notif& notification, const Tracee& trace
     case SYS_gettimeofday:
     case SYS_time:
       ServeClock(notification, tracee.process, listener);
+      return true;
+    case SYS_kill:
+    case SYS_tkill:
+    case SYS_tgkill:
+    case SYS_rt_sigqueueinfo:
+    case SYS_rt_tgsigqueueinfo:
+    case SYS_pidfd_send_signal:
+      signals_sent_ = true;
+      quiet_ = false;
+      Runs(thread, tracee.process);
+      clocks_.Stir(0);  // who gets it
+      listener.ReplyContinue(notification.id);
       return true;
     case SYS_sched_yield:
       ServeYield(notification, tracee, listener);
@@ -197,9 +226,14 @@ bool SimulatedTime::Serve(const seccomp_notif& notification, const Tracee& trace
 void SimulatedTime::ServeNewProcess(const seccomp_notif& notification, const Tracee& tracee) {
   const pid_t thread = static_cast<pid_t>(notification.pid);
   clocks_.Stopped(tracee.process, thread);  // the child starts with this time
-  processes_known_ = quiet_ = false;
-  forked_ = true;
+  quiet_ = false;
   Runs(thread, tracee.process);
+  if (MakesThread(notification)) {
+    activity_.StartsThread(tracee.process);
+    return;
+  }
+  processes_known_ = false;
+  forkers_.insert(tracee.process);
 }
 
 void SimulatedTime::ServeNewProgram(const seccomp_notif& notification, const Tracee& tracee) {
@@ -207,7 +241,7 @@ void SimulatedTime::ServeNewProgram(const seccomp_notif& notification, const Tra
   // program runs.
   clocks_.Of(tracee.process);
   timers_.NewProgram(tracee.process);
-  quiet_ = false;
+  processes_known_ = quiet_ = false;  // a rank that was started from outside
   Runs(static_cast<pid_t>(notification.pid), tracee.process);
   if (auto status = vdso_.Redirect(tracee.process); !status.ok()) {
     options_.unknowns->Count("clock of a process", 0,
@@ -632,14 +666,18 @@ void SimulatedTime::CheckPolled(pid_t process, NotifyListener& listener) {
   for (auto it = held_.begin(); it != held_.end();) {
     auto next = std::next(it);
     const HeldCall& held = it->second;
-    if ((process == 0 || held.process == process) && held.wait != nullptr &&
-        held.wait->is_polled() && held.wait->Changed()) {
+    const bool looked_at = (process == 0 || held.process == process) && held.wait != nullptr &&
+                           held.wait->is_polled();
+    if (looked_at && !(held.wait->is_private() && clocks_.Of(held.process).polled()) &&
+        held.wait->Changed()) {
       LetGo(it, listener, &TimedWait::Ready);
     }
     // A process that waits for very much memory finds out later.
     if (process != 0 && HostNanoseconds(CLOCK_MONOTONIC) - begin > kLongestLook) break;
     it = next;
   }
+  if (process != 0) return;
+  for (const auto& [id, known] : clocks_.all()) known->polled_at_rest = known->at_rest;
 }
 
 void SimulatedTime::CheckSignals(NotifyListener& listener) {
@@ -716,6 +754,7 @@ bool SimulatedTime::MayPass(VirtualTime to, NotifyListener& listener, bool again
   if (!processes_known_) {
     processes_ = Descendants();
     processes_known_ = true;
+    activity_.KeepOnly(processes_);
   }
   std::vector<pid_t> behind;
   bool somebody_ahead = false;
@@ -742,9 +781,12 @@ bool SimulatedTime::MayPass(VirtualTime to, NotifyListener& listener, bool again
   for (const pid_t id : behind) {
     if (Process* process = clocks_.Find(id)) clocks_.NoteRest(*process);
   }
-  if (forked_ && !again) {
-    // A child may not have been there yet; when its parent has stopped, it is.
-    forked_ = somebody_ahead;
+  // The child of somebody who is ahead is ahead too.
+  const auto seen_blocked = [&](pid_t forker) {
+    const Process* process = clocks_.Find(forker);
+    return process == nullptr || process->now < to;
+  };
+  if (!again && absl::erase_if(forkers_, seen_blocked) > 0) {
     processes_known_ = false;
     return MayPass(to, listener, true);
   }
@@ -807,7 +849,10 @@ void SimulatedTime::Pass(NotifyListener& listener) {
       // What was submitted before everybody stopped; not what somebody submits who runs.
       const int submitted = SubmitAll(quiet_ ? VirtualTime::Infinity() : next);
       CheckPolled(0, listener);
-      CheckSignals(listener);
+      if (signals_sent_) {
+        signals_sent_ = !quiet_;
+        CheckSignals(listener);
+      }
       // It may have raised an interrupt, and woken somebody.
       if (submitted > 0) quiet_ = false;
       if (submitted > 0 || let_go_) continue;

@@ -11,6 +11,7 @@
 #include <optional>
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/statusor.h"
 #include "clock/virtual_time.h"
 #include "trap/call_log.h"
@@ -134,7 +135,8 @@ class SimulatedTime {
 
   // Calls of `process` (0: of all) whose memory has changed.
   void CheckPolled(pid_t process, NotifyListener& listener);
-  // Calls whose thread has a signal to handle.
+  // Calls whose thread has a signal to handle. Those that processes send each other are looked for
+  // before time passes, those from outside once in a while.
   void CheckSignals(NotifyListener& listener);
   // Timers that are due already. True if there were any.
   bool CheckTimers(NotifyListener& listener);
@@ -173,8 +175,9 @@ class SimulatedTime {
   ThreadActivity activity_;
   std::vector<pid_t> processes_;  // of the whole tree
   bool processes_known_ = false;
-  bool alone_ = true;   // there has never been a second process
-  bool forked_ = true;  // a process since everybody was seen blocked
+  // Who forked and has not been seen blocked since: the child may not have been there yet when
+  // processes_ was found.
+  absl::flat_hash_set<pid_t> forkers_;
   pid_t stopped_ = 0;   // the process that made the last call
   // Everybody is blocked, but perhaps sole_runner_, a waiter for a GPU that was let go
   // and has not been seen to do anything but wait.
@@ -185,6 +188,7 @@ class SimulatedTime {
   int64_t let_go_since_ = 0;  // real time, ns
   pid_t runner_ = 0;
   int64_t last_signal_check_ns_ = 0;  // real time
+  bool signals_sent_ = false;         // by somebody who may not have stopped since
   // The thread that was found running, how long it had run, and when that was, ns.
   pid_t suspect_ = 0;
   int64_t suspect_ran_ = 0, suspect_since_ = 0;

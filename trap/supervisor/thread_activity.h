@@ -9,8 +9,10 @@
 #include <functional>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "trap/supervisor/unique_fd.h"
 
 namespace phantora {
 
@@ -47,27 +49,49 @@ std::string ThreadName(pid_t thread);
 // How long the thread has run, ns; 0 if it is gone.
 int64_t RunTime(pid_t thread);
 
+// Looks at all threads of many processes, often: who has not run since it was found asleep is asked
+// for no more than whether it is about to. Not thread-safe.
 class ThreadActivity {
  public:
+  ThreadActivity();
+
   // Is every thread of `processes` blocked in the kernel, but those that `held` names?
   // Then nothing happens before something from outside does.
   bool AllBlocked(const std::vector<pid_t>& processes, const std::function<bool(pid_t)>& held);
+
+  // The process starts a thread. (It is listed anew at each look until one finds all blocked.)
+  void StartsThread(pid_t process);
+  // There are no others any more.
+  void KeepOnly(const std::vector<pid_t>& processes);
 
   // The thread that was found running last.
   pid_t running() const { return running_; }
   // It is on its way out: the processes are not the same any more soon.
   bool saw_dying() const { return saw_dying_; }
 
-  // Whether a thread that seems asleep is looked at twice.
-  enum class Look { kFleeting, kClose };
-
  private:
-  // With the number of time slices that each has had.
-  using Threads = std::vector<std::pair<pid_t, int64_t>>;
-  // All threads of `processes` that are not held; nullopt if one is found running.
-  std::optional<Threads> Blocked(const std::vector<pid_t>& processes,
-                                 const std::function<bool(pid_t)>& held, Look look);
+  struct Thread {
+    // Its schedstat and syscall in /proc, as long as descriptors are not scarce.
+    UniqueFd slices, call;
+    int64_t slept = -1;  // its time slices when it was found asleep
+  };
+  struct Process {
+    absl::flat_hash_map<pid_t, Thread> threads;
+    bool complete = false;
+  };
 
+  // Lists threads that are not known; were there any?
+  bool List(pid_t id, Process& process);
+  void Close(const Thread& thread) { open_threads_ -= thread.slices.valid() ? 1 : 0; }
+  // Are all threads blocked? The second look also says no if anyone has run since the first.
+  bool Blocked(const std::vector<pid_t>& processes, const std::function<bool(pid_t)>& held,
+               bool second);
+  bool IsRunnable(pid_t id, const Thread& thread);
+  bool Runs(pid_t id, const Thread& thread);
+
+  const size_t most_threads_;  // with open files
+  absl::flat_hash_map<pid_t, Process> processes_;
+  size_t open_threads_ = 0;
   pid_t running_ = 0, running_process_ = 0;
   bool saw_dying_ = false;
 };

@@ -242,6 +242,7 @@ void TimedWait::ParseFutex(VirtualTime now, int64_t realtime_offset) {
     deadline_ = InstantOf(realtime ? CLOCK_REALTIME : CLOCK_MONOTONIC, *time, realtime_offset);
   }
   words_.emplace_back(RemoteAddress{argument(0)}, static_cast<uint32_t>(argument(2)));
+  private_ = (argument(1) & FUTEX_PRIVATE_FLAG) != 0;
   if (Changed()) Invalid(EAGAIN);
 }
 

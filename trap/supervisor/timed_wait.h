@@ -63,6 +63,8 @@ class TimedWait {
   // changed, so that the caller is to look again?
   bool is_polled() const { return kind_ == Kind::kFutex || kind_ == Kind::kSemaphore; }
   bool Changed() const;
+  // Can only its own process change it?
+  bool is_private() const { return private_; }
   // The signals that are blocked during the call, where it says so itself.
   std::optional<uint64_t> mask() const;
   // Is one of these signals what it waits for (sigtimedwait, or a signalfd in a poll)?
@@ -139,6 +141,7 @@ class TimedWait {
   uint64_t signals_ = 0;
   // Futex words, and the values with which they are waited for.
   std::vector<std::pair<RemoteAddress, uint32_t>> words_;
+  bool private_ = false;  // all of them
 };
 
 }  // namespace phantora

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Clocks, sleeps, timeouts and GPU time under --host-time.
 
-usage: simulated_time_test.py PHANTORA_RUN CLOCKS_PY STEP_TIME_PY GPT2_PY
+usage: simulated_time_test.py PHANTORA_RUN CLOCKS_PY STEP_TIME_PY GPT2_PY SMALL_KERNELS_PY
 """
 
 import json
@@ -12,7 +12,7 @@ import sys
 import tempfile
 import unittest
 
-PHANTORA_RUN, CLOCKS, STEP_TIME, GPT2 = sys.argv[1:5]
+PHANTORA_RUN, CLOCKS, STEP_TIME, GPT2, SMALL_KERNELS = sys.argv[1:6]
 PYTHON = (pathlib.Path(os.environ.get("PHANTORA_CACHE") or pathlib.Path.home() / ".cache/phantora")
           / "venv/bin/python")
 
@@ -102,6 +102,11 @@ class StepTimeTest(unittest.TestCase):
 
     def test_also_with_a_backward_thread(self):
         self.check_same([GPT2, "--layers", "6", "--steps", "3"], runs=3)
+
+    def test_small_kernels_have_their_results(self):
+        for gpu in ("a100-sxm4-80gb", "h100-sxm5-80gb"):
+            result = phantora(PYTHON, SMALL_KERNELS, options=["--gpu", gpu, "--host-time", "fixed"])
+            self.assertIn("PASSED small_kernels", result.stdout, result)
 
     def test_a_slower_gpu_takes_longer(self):
         # Without host time, the GPU is all that counts.

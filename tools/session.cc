@@ -114,13 +114,17 @@ void Tell(const absl::Status& written, const std::string& path) {
 }
 
 void ReportTime(const SessionOptions& options, const SimulatedTime& time,
-                const RunRecorder& recorder, const char* price_source) {
+                const RunRecorder& recorder, const GpuCounters& work, const char* price_source) {
   const size_t largest = options.verbose || !options.report.empty() ? 10 : 3;
   const auto lines = Summary(recorder, largest);
   for (const std::string& line : lines) LogSummary(line);
   if (!lines.empty()) {
-    LogWarning(absl::StrCat("kernels were not executed; their times come from ", price_source,
-                            " (see LIMITATIONS.md)"));
+    const std::string small =
+        work.small_kernels == 0
+            ? ""
+            : absl::StrCat(" (but for ", work.small_kernels, " small ones of known effect)");
+    LogWarning(absl::StrCat("kernels were not executed", small, "; their times come from ",
+                            price_source, " (see LIMITATIONS.md)"));
   }
   if (!options.verbose) return;
   const auto& counters = time.counters();
@@ -145,7 +149,7 @@ void Report(const SessionOptions& options, const Supervisor& supervisor, RunReco
   if (const SimulatedTime* time = supervisor.time()) {
     for (const auto& rank : time->clocks().ranks())
       recorder.End(rank.process, rank.elapsed, rank.waited);
-    ReportTime(options, *time, recorder, price_source);
+    ReportTime(options, *time, recorder, work, price_source);
     for (const std::string& line : nccl.Lines(options.verbose ? 20 : 4)) LogSummary(line);
     Tell(recorder.Close(), options.trace);
   } else if (const uint64_t skipped = work.kernels - work.internal_kernels; skipped > 0) {

@@ -275,7 +275,10 @@ Progress ComputeObject::StartQmd(ExecutionContext& context, uint64_t address) {
   }
   if (qmd.type == Qmd::Type::kGrid && qmd.grid.count() > 0 && !running->is_shared) {
     std::vector<uint8_t> parameters;
-    if (running->known != nullptr) parameters = ParametersOf(context, *running);
+    if (running->known != nullptr) {
+      parameters = ParametersOf(context, qmd, running->known->rule.parameter_bytes());
+      if (running->known->small != nullptr) CarryOutSmall(context, *running);
+    }
     const KernelLaunch launch = {&qmd, running->known.get(), parameters, running->moved_bytes};
     running->price = context.services.pricer->Kernel(launch);
     if (context.services.kernel_log != nullptr && running->internal == nullptr) {
@@ -334,13 +337,25 @@ Progress ComputeObject::StartShared(ExecutionContext& context, Running& running,
   return Progress::kDone;
 }
 
-std::vector<uint8_t> ComputeObject::ParametersOf(ExecutionContext& context,
-                                                 const Running& running) {
-  const auto& bank = running.qmd.constants[0];
-  const uint64_t offset = running.qmd.parameter_offset();
+void ComputeObject::CarryOutSmall(ExecutionContext& context, const Running& running) {
+  const Qmd& qmd = running.qmd;
+  const auto parameters = ParametersOf(context, qmd, running.known->parameter_bytes);
+  if (parameters.size() < running.known->parameter_bytes) return;
+  context.budget -= kLaunchCost;
+  const LaunchShape launch = {.grid = {qmd.grid.x, qmd.grid.y, qmd.grid.z},
+                              .block = {qmd.block.x, qmd.block.y, qmd.block.z},
+                              .parameters = parameters};
+  if (running.known->small->CarryOut(launch, context.memory(), transfers_)) {
+    ++context.services.counters.small_kernels;
+  }
+}
+
+std::vector<uint8_t> ComputeObject::ParametersOf(ExecutionContext& context, const Qmd& qmd,
+                                                 uint64_t most) {
+  const auto& bank = qmd.constants[0];
+  const uint64_t offset = qmd.parameter_offset();
   if (!bank.valid || bank.bytes <= offset) return {};
-  std::vector<uint8_t> parameters(
-      std::min<uint64_t>(running.known->rule.parameter_bytes(), bank.bytes - offset));
+  std::vector<uint8_t> parameters(std::min<uint64_t>(most, bank.bytes - offset));
   if (context.memory().Read(bank.address + offset, parameters.data(), parameters.size())) return {};
   return parameters;
 }

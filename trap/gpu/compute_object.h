@@ -79,8 +79,11 @@ class ComputeObject : public EngineObject {
   Progress StartQmd(ExecutionContext& context, uint64_t address);
   // If it is SharedWork, prepares it and says what it needs.
   Progress StartShared(ExecutionContext& context, Running& running, EngineWork::Need& need);
-  // Of the launch, as many bytes as its rule needs; none if they cannot be read.
-  static std::vector<uint8_t> ParametersOf(ExecutionContext& context, const Running& running);
+  // Of the launch, as many bytes as `most`; none if they cannot be read.
+  static std::vector<uint8_t> ParametersOf(ExecutionContext& context, const Qmd& qmd,
+                                           uint64_t most);
+  // Does what a small kernel does, if there is a rule for it.
+  void CarryOutSmall(ExecutionContext& context, const Running& running);
   // Carries out what is known of the kernel of libcuda's own, if it is one.
   Progress StartInternal(ExecutionContext& context, Running& running);
   Progress CompleteQmd(ExecutionContext& context, const Running& running);

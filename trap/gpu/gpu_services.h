@@ -117,6 +117,7 @@ class WorkObserver {
 struct GpuCounters {
   uint64_t kernels = 0;
   uint64_t internal_kernels = 0;
+  uint64_t small_kernels = 0;  // carried out by rule, see SmallKernel
   uint64_t copies = 0;
   uint64_t copied_bytes = 0;
   uint64_t faults = 0;

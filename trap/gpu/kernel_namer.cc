@@ -58,6 +58,11 @@ std::shared_ptr<const KnownKernel> KernelNamer::Find(pid_t id, Process& process,
     std::vector<uint8_t> code(std::min(kernel->code_bytes, kMostCode));
     if (!read(code.data(), code.size())) code.clear();
     kernel->rule = WorkRule(kernel->symbol, kernel->parameters, Summarise(code, parameters_at_));
+    kernel->small = FindSmallKernel(kernel->symbol, kernel->parameters);
+    for (const auto& parameter : kernel->parameters) {
+      kernel->parameter_bytes =
+          std::max<uint32_t>(kernel->parameter_bytes, parameter.offset + parameter.size);
+    }
   } else {
     kernel->title = absl::StrFormat("kernel %08x", fingerprint >> 32);
     unknowns_->Count("kernel without a name", fingerprint,

@@ -3,11 +3,13 @@
 #define PHANTORA_TRAP_GPU_KNOWN_KERNEL_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "profiles/cubin.h"
 #include "profiles/work/work_rule.h"
+#include "trap/gpu/small_kernel.h"
 
 namespace phantora {
 
@@ -18,6 +20,8 @@ struct KnownKernel {
   uint32_t code_bytes = 0;
   std::vector<CubinKernel::Parameter> parameters;
   WorkRule rule;
+  std::shared_ptr<const SmallKernel> small;  // what it does, if there is a rule for that
+  uint32_t parameter_bytes = 0;              // all of them
 };
 
 }  // namespace phantora

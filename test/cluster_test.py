@@ -7,6 +7,7 @@ usage: cluster_test.py PHANTORA_RUN PROGRAM...
 import os
 import pathlib
 import re
+import socket
 import subprocess
 import sys
 import tempfile
@@ -16,6 +17,7 @@ PHANTORA_RUN = sys.argv[1]
 PROGRAMS = {pathlib.Path(path).stem: path for path in sys.argv[2:]}
 VENV = pathlib.Path(os.environ.get("PHANTORA_CACHE") or pathlib.Path.home() / ".cache/phantora") / "venv/bin"
 TIMEOUT_SECONDS = 240
+PORTS = 20123  # and the next two
 
 
 def phantora(*command, options):
@@ -71,6 +73,18 @@ class TrainingTest(ClusterTest):
 
 
 class LaunchTest(ClusterTest):
+    def test_hosts_have_ports_of_their_own(self):
+        # Somebody else on this machine has the same ports already.
+        taken = []
+        for port in range(PORTS, PORTS + 3):
+            taken.append(socket.create_server(("", port)))
+        try:
+            output = self.run_program("ports", PORTS, hosts=3)
+        finally:
+            for server in taken:
+                server.close()
+        self.assertEqual(output.count("PASSED ports"), 3, output)
+
     def test_torchrun_on_every_host(self):
         result = phantora(
             "sh", "-c", f"{VENV}/torchrun --nnodes=$NNODES --node-rank=$NODE_RANK --nproc-per-node=1"

@@ -147,6 +147,8 @@ class Variables {
 
 }  // namespace
 
+int NetworkOf(pid_t process) { return 100 + process % 155; }
+
 bool IsLauncher(const std::vector<std::string>& command) {
   if (command.empty()) return false;
   if (FileName(command[0]) == "torchrun") return true;
@@ -172,7 +174,8 @@ absl::StatusOr<Job> PlanJob(const JobOptions& options, const std::vector<std::st
   for (int host = 0; host < hosts; ++host) {
     job.hosts.push_back(HostName(job.cluster, host));
     job.addresses.push_back(
-        absl::StrFormat("127.77.%d.%d", host / kAddressesPerNet, host % kAddressesPerNet + 1));
+        absl::StrFormat("127.%d.%d.%d", options.network, host / kAddressesPerNet,
+                        host % kAddressesPerNet + 1));
   }
   Variables variables(job, options);
   if (auto status = variables.Check(); !status.ok()) return status;

@@ -2,6 +2,8 @@
 #ifndef PHANTORA_TOOLS_CLUSTER_JOB_H_
 #define PHANTORA_TOOLS_CLUSTER_JOB_H_
 
+#include <sys/types.h>
+
 #include <optional>
 #include <string>
 #include <utility>
@@ -28,7 +30,11 @@ struct JobOptions {
   std::string variables =
       "torch";                    // which kinds: "torch", "slurm", "ompi", or a list "torch,slurm"
   std::string output = "prefix";  // see RankOutput
+  int network = 77;               // hosts have addresses in 127.network.0.0/16
 };
+
+// Runs at one time on one machine have different ones, as long as there are enough: from 100 to 254.
+int NetworkOf(pid_t process);
 
 struct Job {
   Cluster cluster;

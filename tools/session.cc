@@ -1,5 +1,6 @@
 #include "tools/session.h"
 
+#include <arpa/inet.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -222,7 +223,9 @@ std::string DescribeFailure(const RankEnd& end, const Job& job) {
 int Supervise(const SessionOptions& options, int signals) {
   std::optional<Job> job;
   if (!options.job.cluster.empty()) {
-    auto planned = PlanJob(options.job, options.command);
+    JobOptions job_options = options.job;
+    job_options.network = NetworkOf(getpid());
+    auto planned = PlanJob(job_options, options.command);
     if (!planned.ok()) return Fail(planned.status());
     job = *std::move(planned);
   }
@@ -367,6 +370,7 @@ int Supervise(const SessionOptions& options, int signals) {
       AddHostFiles(*job, i, &hosts[i]->files());
       VirtualHost& view = hosts[i]->view();
       view.name = job->hosts[i];
+      inet_pton(AF_INET, job->addresses[static_cast<size_t>(i)].c_str(), &view.address);
       view.cores = job->cluster.host.cores;
       view.memory_bytes = static_cast<uint64_t>(job->cluster.host.memory_gib) << 30;
     }

@@ -163,7 +163,7 @@ absl::StatusOr<std::vector<sock_filter>> BuildFilter(const FilterOptions& option
   if (options.simulated_time) TrapTime(policy);
   if (options.virtual_hosts) {
     for (int call : {SCMP_SYS(uname), SCMP_SYS(sysinfo), SCMP_SYS(sched_getaffinity),
-                     SCMP_SYS(sched_setaffinity)}) {
+                     SCMP_SYS(sched_setaffinity), SCMP_SYS(bind), SCMP_SYS(connect)}) {
       policy.Trap(call);
     }
   }

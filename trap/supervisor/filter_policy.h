@@ -16,7 +16,7 @@ namespace phantora {
 // speed: no call on the path of a kernel launch is trapped.
 struct FilterOptions {
   bool simulated_time = false;
-  bool virtual_hosts = false;  // calls that tell about the machine, see host_calls.h
+  bool virtual_hosts = false;  // calls that tell about the machine, see host_calls.h and port_calls.h
 };
 absl::StatusOr<std::vector<sock_filter>> BuildFilter(const FilterOptions& options = {});
 

@@ -84,7 +84,13 @@ Supervisor::Supervisor(const Options& options, UniqueFd epoll)
       epoll_(std::move(epoll)),
       open_files_(epoll_.get()),
       tracees_(epoll_.get()),
-      path_calls_(&open_files_, options.log, options.rank_nice) {}
+      path_calls_(&open_files_, options.log, options.rank_nice) {
+  std::vector<in_addr> addresses;
+  for (const VirtualHost& host : options.hosts) {
+    if (host.pretends()) addresses.push_back(host.address);
+  }
+  if (!addresses.empty()) port_calls_.emplace(std::move(addresses));
+}
 
 void Supervisor::Watch(int descriptor, uint32_t events) {
   epoll_event event{};
@@ -175,6 +181,7 @@ void Supervisor::ServeCall(const seccomp_notif& notification, NotifyListener& li
   }
   const VirtualHost& host = options_.hosts[static_cast<size_t>(tracee->host)];
   if (ServeHostCall(notification, *tracee, host, listener)) return;
+  if (port_calls_ && port_calls_->Serve(notification, *tracee, listener)) return;
   if (path_calls_.Serve(notification, *tracee, host.files, listener)) return;
   if (ServeStarterCall(notification, *tracee, listener)) return;
   ServeDeviceCall(notification, *tracee, listener);

@@ -16,6 +16,7 @@
 #include "trap/supervisor/launcher.h"
 #include "trap/supervisor/open_files.h"
 #include "trap/supervisor/path_calls.h"
+#include "trap/supervisor/port_calls.h"
 #include "trap/supervisor/rank_starter.h"
 #include "trap/supervisor/simulated_time.h"
 #include "trap/supervisor/tracees.h"
@@ -93,6 +94,7 @@ class Supervisor {
   OpenFiles open_files_;
   Tracees tracees_;
   PathCalls path_calls_;
+  std::optional<PortCalls> port_calls_;  // of a cluster
   std::unique_ptr<SimulatedTime> time_;
   SupervisorCounters counters_;
 };

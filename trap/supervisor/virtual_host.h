@@ -2,6 +2,8 @@
 #ifndef PHANTORA_TRAP_SUPERVISOR_VIRTUAL_HOST_H_
 #define PHANTORA_TRAP_SUPERVISOR_VIRTUAL_HOST_H_
 
+#include <netinet/in.h>
+
 #include <cstdint>
 #include <string>
 
@@ -15,6 +17,7 @@ struct VirtualHost {
   std::string name;
   int cores = 0;
   uint64_t memory_bytes = 0;
+  in_addr address{};  // where its servers are, see port_calls.h
 
   bool pretends() const { return !name.empty(); }
 };

@@ -3,6 +3,7 @@
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <map>
 #include <set>
@@ -23,6 +24,12 @@ namespace {
 constexpr char kDirectory[] = "fabric/data/clusters/", kEnding[] = ".yaml";
 constexpr int kMostHosts = 1 << 16;
 constexpr double kBytesPerGbit = 1e9 / 8;
+constexpr double kMostMs = 1e9;  // 11 days
+// From a failure until switches send traffic another way. Switches that choose ways by what they
+// see do it themselves: Mellanox says of SHIELD 5,000 times as fast as a subnet manager, which
+// takes 5 s and more (docs.nvidia.com, InfiniBand Cluster Bring-up Procedure). Where ways are
+// hashed, routing protocols tell each other: a usual figure, without a source.
+constexpr double kAdaptiveRerouteMs = 1, kHashedRerouteMs = 1000;
 
 // Thrown within this file only, as the YAML library does.
 struct Wrong {
@@ -98,6 +105,18 @@ class Part {
     if (!value) Fail(node_, absl::StrCat(name_, " needs the key \"", key, "\""));
     return value;
   }
+
+  // Keys that may be missing.
+  bool Has(const char* key) {
+    read_.insert(key);
+    return static_cast<bool>(node_[key]);
+  }
+
+  VirtualSpan Milliseconds(const char* key) {
+    return VirtualSpan::Picoseconds(std::llround(Get<double>(key, 0, kMostMs) * 1e9));
+  }
+
+  std::string Where() const { return absl::StrCat(file_, ":", node_.Mark().line + 1); }
 
   // Every key there is has been read.
   void Done() const {
@@ -180,8 +199,60 @@ Cluster::Network ReadNetwork(Part part) {
   network.mtu = part.Get<int>("mtu", 256, 65536);
   network.multipath = part.OneOf<Multipath>(
       "multipath", {{"ecmp", Multipath::kEcmp}, {"spray", Multipath::kSpray}});
+  const bool hashed = network.multipath == Multipath::kEcmp;
+  network.reroute = part.Has("reroute_ms")
+                        ? part.Milliseconds("reroute_ms")
+                        : VirtualSpan::Picoseconds(
+                              std::llround((hashed ? kHashedRerouteMs : kAdaptiveRerouteMs) * 1e9));
   part.Done();
   return network;
+}
+
+NetworkEvent ReadEvent(const std::string& file, const YAML::Node& node) {
+  using Kind = NetworkEvent::Kind;
+  constexpr std::pair<const char*, Kind> kKinds[] = {{"down", Kind::kDown},
+                                                     {"up", Kind::kUp},
+                                                     {"capacity", Kind::kCapacity},
+                                                     {"traffic", Kind::kTraffic}};
+  Part part(file, "an event", node);
+  NetworkEvent event;
+  event.where = part.Where();
+  event.at = part.Milliseconds("at_ms");
+  const char* key = nullptr;
+  for (const auto& [name, kind] : kKinds) {
+    if (!part.Has(name)) continue;
+    if (key != nullptr) part.Fail(node, absl::StrCat("an event is either ", key, " or ", name));
+    key = name;
+    event.kind = kind;
+  }
+  if (key == nullptr) part.Fail(node, "an event needs one of the keys down, up, capacity, traffic");
+  part.Done();
+  if (event.kind == Kind::kDown || event.kind == Kind::kUp) {
+    event.what = part.Text(key);
+    return event;
+  }
+  Part of(file, absl::StrCat("an event's ", key), part.Find(key));
+  if (event.kind == Kind::kCapacity) {
+    event.what = of.Text("link");
+    event.share = of.Get<double>("share", 1e-6, 1);
+  } else {
+    event.from = of.Text("from");
+    event.to = of.Text("to");
+    event.bytes_per_s = of.Get<double>("gbit_per_s", 1e-3, 1e5) * kBytesPerGbit;
+    event.until = of.Milliseconds("until_ms");
+    if (event.until <= event.at) of.Fail(of.Find("until_ms"), "until_ms must be after at_ms");
+  }
+  of.Done();
+  return event;
+}
+
+std::vector<NetworkEvent> ReadEvents(const std::string& file, const YAML::Node& list) {
+  if (!list.IsSequence()) {
+    throw Wrong{absl::StrCat(file, ":", list.Mark().line + 1, ": events must be a list")};
+  }
+  std::vector<NetworkEvent> events;
+  for (const YAML::Node& item : list) events.push_back(ReadEvent(file, item));
+  return events;
 }
 
 Cluster ReadCluster(const std::string& file, const YAML::Node& root) {
@@ -192,6 +263,7 @@ Cluster ReadCluster(const std::string& file, const YAML::Node& root) {
   cluster.host = ReadHost(Part(file, "host", part.Find("host")));
   cluster.nic = ReadNic(Part(file, "nic", part.Find("nic")));
   cluster.network = ReadNetwork(Part(file, "network", part.Find("network")));
+  if (part.Has("events")) cluster.events = ReadEvents(file, part.Find("events"));
   part.Done();
   return cluster;
 }

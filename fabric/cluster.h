@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "fabric/network_event.h"
 #include "fabric/network_graph.h"
 
 namespace phantora {
@@ -42,7 +43,10 @@ struct Cluster {
     VirtualSpan edge_latency, core_latency;
     int mtu = 0;
     Multipath multipath = Multipath::kEcmp;
+    VirtualSpan reroute;  // from when a link fails or comes back until switches know
   } network;
+
+  std::vector<NetworkEvent> events;  // as in the file; often none
 
   int gpus() const { return hosts * host.gpus; }
 };

@@ -94,6 +94,7 @@ absl::StatusOr<std::unique_ptr<ClusterFabric>> ClusterFabric::Create(const Clust
     if (!nics.ok()) return nics.status();
     fabric->nics_ = *std::move(nics);
   }
+  if (auto status = fabric->events_.Add(cluster.events); !status.ok()) return status;
   FlowNetwork& network = fabric->network_;
   for (int i = 0; i < cluster.gpus(); ++i) {
     Gpu links;

@@ -12,6 +12,7 @@
 #include "fabric/flow_network.h"
 #include "fabric/gpu_place.h"
 #include "fabric/nccl_cost.h"
+#include "fabric/network_events.h"
 #include "fabric/network_graph.h"
 
 namespace phantora {
@@ -30,13 +31,15 @@ struct FabricFacts {
 // Not thread-safe.
 class ClusterFabric {
  public:
-  // Errors: no such GPU, or numbers of the network that do not fit together.
+  // Errors: no such GPU, numbers of the network that do not fit together, or events of links that
+  // it has not.
   static absl::StatusOr<std::unique_ptr<ClusterFabric>> Create(const Cluster& cluster);
 
   const Cluster& cluster() const { return cluster_; }
   const FabricFacts& facts() const { return facts_; }
   FlowNetwork& network() { return network_; }
   NetworkGraph& graph() { return graph_; }
+  NetworkEvents& events() { return events_; }
   bool Has(GpuPlace place) const {
     return place.host >= 0 && place.host < cluster_.hosts && place.gpu >= 0 &&
            place.gpu < cluster_.host.gpus;
@@ -63,7 +66,13 @@ class ClusterFabric {
   struct Gpu {
     LinkId peer_egress = 0, peer_ingress = 0, pcie_egress = 0, pcie_ingress = 0;
   };
-  explicit ClusterFabric(const Cluster& cluster) : cluster_(cluster), graph_(&network_) {}
+  explicit ClusterFabric(const Cluster& cluster)
+      : cluster_(cluster),
+        graph_(&network_),
+        events_({.graph = &graph_,
+                 .network = &network_,
+                 .multipath = cluster.network.multipath,
+                 .reroute = cluster.network.reroute}) {}
   const Gpu& Of(GpuPlace place) const {
     return gpus_[static_cast<size_t>(place.host * cluster_.host.gpus + place.gpu)];
   }
@@ -72,6 +81,7 @@ class ClusterFabric {
   FabricFacts facts_;
   FlowNetwork network_;
   NetworkGraph graph_;
+  NetworkEvents events_;
   std::vector<std::vector<NodeId>> nics_;  // by host and number
   std::vector<Gpu> gpus_;                  // by host and number
 };

@@ -5,7 +5,9 @@
 
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "fabric/cluster_fabric.h"
 #include "profiles/gpu_profile.h"
 
 namespace phantora {
@@ -72,6 +74,80 @@ TEST(ClusterTest, ErrorsSayWhereAndWhat) {
               HasSubstr("my.yaml:3: host must be a list of keys and values"));
   EXPECT_FALSE(ParseCluster("my.yaml", "").ok());
   EXPECT_FALSE(ParseCluster("my.yaml", "\t").ok());
+}
+
+TEST(ClusterTest, Events) {
+  const std::string text = absl::StrCat(kGood, R"(  reroute_ms: 20
+events:
+  - {at_ms: 12.5, down: leaf 0 to spine 1}
+  - {at_ms: 20, up: leaf 0 to spine 1}
+  - at_ms: 0
+    capacity: {link: host 0 nic 3, share: 0.25}
+  - at_ms: 1
+    traffic: {from: host 0 nic 0, to: host 1 nic 0, gbit_per_s: 100, until_ms: 5}
+)");
+  const auto cluster = ParseCluster("my.yaml", text);
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  EXPECT_EQ(cluster->network.reroute, VirtualSpan::Microseconds(20000));
+  ASSERT_EQ(cluster->events.size(), 4u);
+  using Kind = NetworkEvent::Kind;
+  const NetworkEvent &down = cluster->events[0], &capacity = cluster->events[2],
+                     &traffic = cluster->events[3];
+  EXPECT_EQ(down.kind, Kind::kDown);
+  EXPECT_EQ(down.at, VirtualSpan::Microseconds(12500));
+  EXPECT_EQ(down.what, "leaf 0 to spine 1");
+  EXPECT_EQ(down.where, "my.yaml:24");
+  EXPECT_EQ(cluster->events[1].kind, Kind::kUp);
+  EXPECT_EQ(capacity.kind, Kind::kCapacity);
+  EXPECT_EQ(capacity.what, "host 0 nic 3");
+  EXPECT_EQ(capacity.share, 0.25);
+  EXPECT_EQ(traffic.kind, Kind::kTraffic);
+  EXPECT_EQ(traffic.from, "host 0 nic 0");
+  EXPECT_EQ(traffic.to, "host 1 nic 0");
+  EXPECT_EQ(traffic.bytes_per_s, 12.5e9);
+  EXPECT_EQ(traffic.until, VirtualSpan::Microseconds(5000));
+  // Without them: nothing happens, and a usual time.
+  EXPECT_TRUE(ParseCluster("my.yaml", kGood)->events.empty());
+  EXPECT_EQ(ParseCluster("my.yaml", kGood)->network.reroute, VirtualSpan::Microseconds(1000000));
+}
+
+TEST(ClusterTest, ErrorsOfEvents) {
+  const auto error = [](absl::string_view events) {
+    return std::string(
+        ParseCluster("my.yaml", absl::StrCat(kGood, "events:", events)).status().message());
+  };
+  EXPECT_THAT(error(" 3"), HasSubstr("my.yaml:22: events must be a list"));
+  EXPECT_THAT(error("\n- down: spine 1"),
+              HasSubstr("my.yaml:23: an event needs the key \"at_ms\""));
+  EXPECT_THAT(error("\n- {at_ms: 1}"),
+              HasSubstr("my.yaml:23: an event needs one of the keys down, up, capacity, traffic"));
+  EXPECT_THAT(error("\n- {at_ms: 1, down: spine 1, up: spine 1}"),
+              HasSubstr("my.yaml:23: an event is either down or up"));
+  EXPECT_THAT(error("\n- at_ms: 1\n  down: spine 1\n  until: 3"),
+              HasSubstr("my.yaml:25: an event has no key \"until\"; its keys are at_ms, capacity, "
+                        "down, traffic, up"));
+  EXPECT_THAT(error("\n- {at_ms: -1, down: spine 1}"), HasSubstr("an event.at_ms must be from 0"));
+  EXPECT_THAT(error("\n- {at_ms: 1, down: [1]}"), HasSubstr("an event.down must be a word"));
+  EXPECT_THAT(error("\n- {at_ms: 1, capacity: {link: spine 1}}"),
+              HasSubstr("an event's capacity needs the key \"share\""));
+  EXPECT_THAT(error("\n- {at_ms: 1, capacity: {link: spine 1, share: 2}}"),
+              HasSubstr("an event's capacity.share must be from"));
+  EXPECT_THAT(error("\n- at_ms: 4\n  traffic: {from: a, to: b, gbit_per_s: 1,\n    until_ms: 4}"),
+              HasSubstr("my.yaml:25: until_ms must be after at_ms"));
+}
+
+// Names are looked up when the network is built.
+TEST(ClusterTest, EventsOfWhatThereIsNot) {
+  const auto error = [](absl::string_view event) {
+    const auto cluster =
+        ParseCluster("my.yaml", absl::StrCat(kGood, "events:\n- {at_ms: 1, ", event, "}"));
+    return std::string(ClusterFabric::Create(*cluster).status().message());
+  };
+  EXPECT_EQ(error("down: HOST 1 nic 7"), "");
+  EXPECT_THAT(
+      error("down: host 2 nic 7"),
+      HasSubstr("my.yaml:23: the network has nothing called \"host 2 nic 7\"; near are \"host "
+                "0 NIC 7\", \"host 1 NIC 7\""));
 }
 
 TEST(ClusterTest, WhatIsShippedCanBeBuilt) {

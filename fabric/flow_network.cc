@@ -101,6 +101,14 @@ double FlowNetwork::RateOf(FlowId flow) {
   return it == flows_.end() ? 0 : it->second.rate;
 }
 
+double FlowNetwork::LeftOf(FlowId id, VirtualTime now) {
+  Settle();
+  const auto it = flows_.find(id);
+  if (it == flows_.end()) return 0;
+  const Flow& flow = it->second;
+  return std::max(0.0, flow.left - flow.rate * Seconds(std::max(now, flow.since) - flow.since));
+}
+
 double FlowNetwork::CarriedBy(LinkId link, VirtualTime now) {
   if (link >= links_.size()) return 0;
   Settle();

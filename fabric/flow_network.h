@@ -38,6 +38,7 @@ class FlowNetwork {
 
   // From `now` on, which is never before an earlier one. Flows over it change their rates.
   void SetCapacity(LinkId link, double bytes_per_s, VirtualTime now);
+  double CapacityOf(LinkId link) const { return link < links_.size() ? links_[link].capacity : 0; }
 
   // A flow of `bytes`, at most `most_bytes_per_s` fast, from `now` on. Uses of one link add up;
   // links that do not exist are ignored. With no link and no bound it is over at once.
@@ -56,6 +57,8 @@ class FlowNetwork {
   // may change others, so go from NextEnd to NextEnd.
   std::vector<FlowId> Ended(VirtualTime now);
 
+  // Bytes that it still has to move; 0 for one that is over.
+  double LeftOf(FlowId flow, VirtualTime now);
   // Bytes/s; 0 for one that is over or cannot move.
   double RateOf(FlowId flow);
   size_t flows() const { return flows_.size(); }

@@ -5,7 +5,10 @@
 #include <map>
 #include <utility>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 
 namespace phantora {
 namespace {
@@ -22,6 +25,24 @@ uint64_t Mix(uint64_t value) {
   return value ^ value >> 31;
 }
 
+// Changes of letters that make one word of another (Levenshtein).
+size_t EditDistance(const std::string& a, const std::string& b) {
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (size_t i = 0; i < a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i + 1;
+    for (size_t j = 0; j < b.size(); ++j) {
+      const size_t change = diagonal + (a[i] == b[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({change, row[j] + 1, row[j + 1] + 1});
+    }
+  }
+  return row.back();
+}
+
+constexpr size_t kNamesToldOf = 4;
+
 }  // namespace
 
 NodeId NetworkGraph::AddNode(std::string name) {
@@ -32,19 +53,119 @@ NodeId NetworkGraph::AddNode(std::string name) {
 
 LinkId NetworkGraph::Connect(NodeId a, NodeId b, double bytes_per_s, VirtualSpan latency) {
   const LinkId first = network_->AddLink(bytes_per_s), second = network_->AddLink(bytes_per_s);
-  edges_[first] = {a, b, latency, second, true};
-  edges_[second] = {b, a, latency, first, true};
+  edges_[first] = {a, b, latency, second};
+  edges_[second] = {b, a, latency, first};
   nodes_[a].out.push_back(first);
   nodes_[b].out.push_back(second);
   distances_.clear();
   return first;
 }
 
-void NetworkGraph::SetUp(LinkId first, bool up) {
+void NetworkGraph::SetUp(LinkId first, bool up, std::string why) {
   for (const LinkId link : {first, first + 1}) {
-    if (auto edge = edges_.find(link); edge != edges_.end()) edge->second.up = up;
+    auto edge = edges_.find(link);
+    if (edge == edges_.end()) continue;
+    edge->second.up = up;
+    edge->second.why_down = up ? "" : why;
   }
   distances_.clear();
+}
+
+bool NetworkGraph::IsUp(LinkId link) const {
+  const auto edge = edges_.find(link);
+  return edge == edges_.end() || edge->second.up;
+}
+
+std::vector<bool> NetworkGraph::ReachedFrom(NodeId from) const {
+  std::vector<bool> reached(nodes_.size());
+  std::vector<NodeId> to_visit = {from};
+  reached[from] = true;
+  while (!to_visit.empty()) {
+    const NodeId at = to_visit.back();
+    to_visit.pop_back();
+    for (const LinkId link : nodes_[at].out) {
+      const Edge& edge = edges_.at(link);
+      if (!edge.up || reached[edge.to]) continue;
+      reached[edge.to] = true;
+      to_visit.push_back(edge.to);
+    }
+  }
+  return reached;
+}
+
+std::string NetworkGraph::WhyNoWay(NodeId from, NodeId to) const {
+  const std::vector<bool> near = ReachedFrom(from), far = ReachedFrom(to);
+  if (near[to]) return "";
+  // Links that would connect the two sides; or, where more than one on each way is down, those
+  // that lead out of the first.
+  std::vector<std::string> cut, leading_out;
+  for (const LinkId link : Links()) {
+    const Edge& edge = edges_.at(link);
+    if (edge.up || near[edge.from] == near[edge.to]) continue;
+    std::string text = absl::StrCat(NameOfLink(link), " ", edge.why_down);
+    if (far[near[edge.from] ? edge.to : edge.from]) cut.push_back(text);
+    leading_out.push_back(std::move(text));
+  }
+  auto& told = cut.empty() ? leading_out : cut;
+  const size_t more = told.size() > kNamesToldOf ? told.size() - kNamesToldOf : 0;
+  told.resize(told.size() - more);
+  std::string text = absl::StrJoin(told, ", ");
+  if (more > 0) absl::StrAppend(&text, ", and ", more, " more");
+  return text;
+}
+
+std::vector<LinkId> NetworkGraph::Links() const {
+  std::vector<LinkId> links;
+  for (const auto& [link, edge] : edges_) {
+    if (link < edge.back) links.push_back(link);
+  }
+  std::sort(links.begin(), links.end());
+  return links;
+}
+
+absl::Status NetworkGraph::NoSuchName(const std::string& name, bool links) const {
+  const std::string wanted = absl::AsciiStrToLower(name);
+  std::vector<std::string> names;
+  for (const Node& node : nodes_) names.push_back(node.name);
+  if (links) {
+    for (const LinkId link : Links()) names.push_back(NameOfLink(link));
+  }
+  std::vector<std::pair<size_t, size_t>> near;
+  for (size_t i = 0; i < names.size(); ++i) {
+    near.emplace_back(EditDistance(absl::AsciiStrToLower(names[i]), wanted), i);
+  }
+  const size_t told = std::min(near.size(), kNamesToldOf);
+  std::partial_sort(near.begin(), near.begin() + static_cast<ptrdiff_t>(told), near.end());
+  near.resize(told);
+  return absl::NotFoundError(
+      absl::StrCat("the network has nothing called \"", name, "\"; near are ",
+                   absl::StrJoin(near, ", ", [&](std::string* out, const auto& item) {
+                     absl::StrAppend(out, "\"", names[item.second], "\"");
+                   })));
+}
+
+absl::StatusOr<NodeId> NetworkGraph::FindNode(const std::string& name) const {
+  for (size_t i = 0; i < nodes_.size(); ++i) {
+    if (absl::EqualsIgnoreCase(nodes_[i].name, name)) return static_cast<NodeId>(i);
+  }
+  return NoSuchName(name, false);
+}
+
+absl::StatusOr<std::vector<LinkId>> NetworkGraph::FindLinks(const std::string& name) const {
+  std::vector<LinkId> links;
+  for (const Node& node : nodes_) {
+    if (!absl::EqualsIgnoreCase(node.name, name)) continue;
+    for (const LinkId link : node.out) links.push_back(std::min(link, edges_.at(link).back));
+    return links;
+  }
+  for (const LinkId link : Links()) {
+    if (absl::EqualsIgnoreCase(NameOfLink(link), name) ||
+        absl::EqualsIgnoreCase(NameOfLink(link + 1), name)) {
+      links.push_back(link);
+    }
+  }
+  if (links.empty()) return NoSuchName(name, true);
+  return links;
 }
 
 std::string NetworkGraph::NameOfLink(LinkId link) const {

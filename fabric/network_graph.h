@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
 #include "clock/virtual_time.h"
 #include "fabric/flow_network.h"
 
@@ -36,14 +37,28 @@ class NetworkGraph {
   NodeId AddNode(std::string name);
   // Both ways, each of its own. Returns the first of the two links; the other follows it.
   LinkId Connect(NodeId a, NodeId b, double bytes_per_s, VirtualSpan latency);
-  // Neither way of this link is used by later routes, or both are again.
-  void SetUp(LinkId first, bool up);
+  // Neither way of this link is used by later routes, or both are again. `why` goes on from the
+  // link's name: "failed at 3 ms".
+  void SetUp(LinkId first, bool up, std::string why = "is down");
+  bool IsUp(LinkId link) const;
+  // The same link the other way.
+  LinkId BackOf(LinkId link) const { return edges_.at(link).back; }
 
   // With kEcmp, `hash` picks the way at each node: equal hashes go the same way. Does not exist
   // between nodes that are not connected. To itself it is empty.
   Route RouteBetween(NodeId from, NodeId to, Multipath multipath, uint64_t hash = 0);
   // Shortest ways between two nodes; saturates.
   uint64_t WaysBetween(NodeId from, NodeId to);
+
+  // Why there is no way, in words: "leaf 3 to spine 1 failed at 3 ms"; empty if there is one, or no
+  // failure is the reason.
+  std::string WhyNoWay(NodeId from, NodeId to) const;
+
+  // Links of this name, or of the node of this name, by the first of each two; capitals do not
+  // matter, nor which end of a link is named first. Errors: there is none; says which names are
+  // near.
+  absl::StatusOr<std::vector<LinkId>> FindLinks(const std::string& name) const;
+  absl::StatusOr<NodeId> FindNode(const std::string& name) const;
 
   size_t nodes() const { return nodes_.size(); }
   const std::string& NameOf(NodeId node) const { return nodes_[node].name; }
@@ -56,6 +71,7 @@ class NetworkGraph {
     VirtualSpan latency;
     LinkId back = 0;  // the other way
     bool up = true;
+    std::string why_down = {};
   };
   struct Node {
     std::string name;
@@ -64,6 +80,10 @@ class NetworkGraph {
   // Links from each node to `to`, one per hop; kNowhere where there is no way.
   const std::vector<uint32_t>& DistancesTo(NodeId to);
   std::vector<LinkId> NextHops(NodeId at, const std::vector<uint32_t>& distances) const;
+  std::vector<bool> ReachedFrom(NodeId from) const;
+  // First links, in order.
+  std::vector<LinkId> Links() const;
+  absl::Status NoSuchName(const std::string& name, bool links) const;
 
   FlowNetwork* const network_;
   std::vector<Node> nodes_;

@@ -131,6 +131,21 @@ Route ClusterFabric::RouteOverNics(GpuPlace from, int from_nic, GpuPlace to, int
   return route;
 }
 
+std::string ClusterFabric::WhyNoWay(int from_host, int from_nic, int to_host, int to_nic) const {
+  return graph_.WhyNoWay(nics_[static_cast<size_t>(from_host)][static_cast<size_t>(from_nic)],
+                         nics_[static_cast<size_t>(to_host)][static_cast<size_t>(to_nic)]);
+}
+
+std::string ClusterFabric::WhyNoWay(GpuPlace from, GpuPlace to) const {
+  const auto arrive = NicsOf(to.gpu), own = NicsOf(from.gpu);
+  for (size_t i = 0; i < arrive.size(); ++i) {
+    const int leave = facts_.nvlinks == 0 ? own[i % own.size()] : arrive[i];
+    const std::string why = WhyNoWay(from.host, leave, to.host, arrive[i]);
+    if (!why.empty()) return why;
+  }
+  return "";
+}
+
 Route ClusterFabric::RouteBetween(GpuPlace from, GpuPlace to, uint64_t hash) {
   Route route;
   route.exists = true;

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -56,6 +57,12 @@ class ClusterFabric {
   // From a GPU over two interfaces of different machines to another. Weights are bytes on the
   // wire for each of payload.
   Route RouteOverNics(GpuPlace from, int from_nic, GpuPlace to, int to_nic, uint64_t hash);
+
+  // Why there is no way from an interface to another, in words: "host 0 NIC 2 to leaf 0 failed at 3
+  // ms"; empty if there is one.
+  std::string WhyNoWay(int from_host, int from_nic, int to_host, int to_nic) const;
+  // The same of RouteBetween().
+  std::string WhyNoWay(GpuPlace from, GpuPlace to) const;
 
   // Of one message. Between machines it arrives by the interfaces next to `to`, all alike, and
   // with NVLink leaves by those of the same numbers, through the GPUs next to them (NCCL's PXN:

@@ -158,14 +158,13 @@ double MemoryLoad(Collective collective, Algorithm algorithm, double ranks) {
   }
 }
 
-absl::Status NoWay(const Machine& from, const Machine& to) {
+absl::Status NoWay(int from, int to, const std::string& why) {
   return absl::UnavailableError(
-      absl::StrCat("no way through the network from host ", from.host, " to host ", to.host));
+      absl::StrCat("host ", from, " has no way to host ", to, why.empty() ? "" : " since ", why));
 }
 
 // Uses of all parts between machines; the mean latency of the ways.
-absl::Status AddNetwork(ClusterFabric& fabric, const std::vector<Machine>& machines,
-                        const std::vector<std::vector<Port>>& ports,
+absl::Status AddNetwork(ClusterFabric& fabric, const std::vector<std::vector<Port>>& ports,
                         const std::vector<NetworkEdge>& edges, double share, int channels,
                         uint64_t seed, std::vector<Plan::Part>& parts, double& mean_us) {
   // Channels of one interface have connections of their own, which hashes spread; all ways
@@ -184,7 +183,10 @@ absl::Status AddNetwork(ClusterFabric& fabric, const std::vector<Machine>& machi
         const uint64_t hash =
             seed * 0x9e3779b97f4a7c15 + (part * edges.size() + e) * 64 + static_cast<uint64_t>(way);
         const Route route = fabric.RouteOverNics(from.gpu, from.nic, to.gpu, to.nic, hash);
-        if (!route.exists) return NoWay(machines[edge.from], machines[edge.to]);
+        if (!route.exists) {
+          return NoWay(from.gpu.host, to.gpu.host,
+                       fabric.WhyNoWay(from.gpu.host, from.nic, to.gpu.host, to.nic));
+        }
         for (const LinkUse& use : route.uses) {
           uses.push_back({use.link, use.weight * edge.load / ways / share});
         }
@@ -224,7 +226,7 @@ absl::StatusOr<Plan> PlanCollective(ClusterFabric& fabric, const NcclTopology& t
   if (machines.size() > 1) {
     for (const Machine& machine : machines) {
       ports.push_back(PortsOf(fabric, machine));
-      if (ports.back().empty()) return NoWay(machine, machine);
+      if (ports.back().empty()) return NoWay(machine.host, machine.host, "");
       most_ports = std::max(most_ports, ports.back().size());
     }
   }
@@ -233,8 +235,8 @@ absl::StatusOr<Plan> PlanCollective(ClusterFabric& fabric, const NcclTopology& t
   plan.parts.resize(most_ports);
   double wire_us = 0;
   const auto edges = NetworkEdges(collective, plan.algorithm, all_ranks, machines.size());
-  if (auto status = AddNetwork(fabric, machines, ports, edges, shares.network, topology.channels,
-                               seed, plan.parts, wire_us);
+  if (auto status = AddNetwork(fabric, ports, edges, shares.network, topology.channels, seed,
+                               plan.parts, wire_us);
       !status.ok()) {
     return status;
   }
@@ -282,7 +284,7 @@ absl::StatusOr<Plan> PlanSend(ClusterFabric& fabric, const NcclTopology& topolog
       seed * 0x9e3779b97f4a7c15 + static_cast<uint64_t>(from.host) * 1000003 +
           static_cast<uint64_t>(from.gpu) * 4099 + static_cast<uint64_t>(to.host) * 257 +
           static_cast<uint64_t>(to.gpu) * 16);
-  if (!route.exists) return NoWay({from.host, {}}, {to.host, {}});
+  if (!route.exists) return NoWay(from.host, to.host, fabric.WhyNoWay(from, to));
   plan.protocol = MessageProtocol(topology, fabric.facts(), between, bytes, nic);
   const NcclTiming timing =
       MessageTimingOf(topology, fabric.facts(), between, plan.protocol, bytes,

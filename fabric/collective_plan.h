@@ -45,14 +45,14 @@ struct Plan {
 // single machine: NCCL gives channels equal shares beforehand, so the slowest decides.
 //
 // Errors: `limits` allow nothing that exists (NCCL fails too), or machines have no way to each
-// other.
+// other (Unavailable, and says why).
 absl::StatusOr<Plan> PlanCollective(ClusterFabric& fabric, const NcclTopology& topology,
                                     absl::Span<const GpuPlace> ranks, NcclCollective collective,
                                     int64_t bytes, const NcclLimits& limits, uint64_t seed);
 
 // One message of a group; `messages` its sender has in the group to GPUs of its own machine, or
 // to other machines, whichever this one is. Those of a group start at one time and share links.
-// Errors: no way there.
+// Errors: no way there (Unavailable).
 absl::StatusOr<Plan> PlanSend(ClusterFabric& fabric, const NcclTopology& topology, GpuPlace from,
                               GpuPlace to, int64_t bytes, int messages, uint64_t seed);
 

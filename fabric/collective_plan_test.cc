@@ -255,7 +255,12 @@ TEST(CollectivePlanTest, NoWay) {
   }
   const auto failed = PlanCollective(*job.fabric, job.topology, job.ranks,
                                      NcclCollective::kAllReduce, kGib, job.limits, 1);
-  EXPECT_EQ(failed.status().message().substr(0, 26), "no way through the network");
+  EXPECT_EQ(std::string(failed.status().message()),
+            "host 1 has no way to host 0 since host 1 NIC 0 to group 0 rail 0 is down");
+  const auto message = PlanSend(*job.fabric, job.topology, {0, 1}, {1, 5}, kGib, 1, 1);
+  EXPECT_EQ(std::string(message.status().message()),
+            "host 0 has no way to host 1 since host 0 NIC 5 to group 0 rail 5 is down");
+  EXPECT_TRUE(absl::IsUnavailable(message.status()));
 }
 
 TEST(CollectivePlanTest, SmallCases) {

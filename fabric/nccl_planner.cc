@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "fabric/lost_peer.h"
 #include "fabric/nccl_topology.h"
 
 namespace phantora {
@@ -55,9 +56,27 @@ NcclPlanner::Known& NcclPlanner::Of(const Communicator& communicator) {
   return known;
 }
 
-std::shared_ptr<const TransferPlan> NcclPlanner::Make(const absl::StatusOr<Plan>& plan) {
+void NcclPlanner::Forget() {
+  for (auto& [number, known] : communicators_) {
+    known.collectives.clear();
+    known.messages.clear();
+  }
+}
+
+std::shared_ptr<const TransferPlan> NcclPlanner::Make(const Communicator& communicator,
+                                                      const absl::StatusOr<Plan>& plan) {
   auto result = std::make_shared<TransferPlan>();
   TransferPlan& made = *result;
+  if (absl::IsUnavailable(plan.status())) {
+    const nccl::Settings& settings = communicator.settings;
+    const LostPeer lost =
+        LostPeerOf(fabric_->cluster().nic.transport, settings.ib_timeout, settings.ib_retries);
+    made.name = "no way";
+    made.no_way = std::string(plan.status().message());
+    made.patience = lost.after;
+    made.lost = lost.error;
+    return result;
+  }
   if (!plan.ok()) {
     failed_(absl::StrCat("NCCL: ", std::string(plan.status().message())));
     made.name = "impossible";
@@ -88,9 +107,9 @@ std::shared_ptr<const TransferPlan> NcclPlanner::Collective(const Communicator& 
   if (known.collectives.size() > kMostPlans) known.collectives.clear();
   auto [it, made] = known.collectives.try_emplace({operation, bytes});
   if (made) {
-    it->second =
-        Make(PlanCollective(*fabric_, known.topology, communicator.places, CollectiveOf(operation),
-                            bytes, known.limits, static_cast<uint64_t>(communicator.number)));
+    it->second = Make(communicator, PlanCollective(*fabric_, known.topology, communicator.places,
+                                                   CollectiveOf(operation), bytes, known.limits,
+                                                   static_cast<uint64_t>(communicator.number)));
   }
   return it->second;
 }
@@ -101,10 +120,10 @@ std::shared_ptr<const TransferPlan> NcclPlanner::Message(const Communicator& com
   if (known.messages.size() > kMostPlans) known.messages.clear();
   auto [it, made] = known.messages.try_emplace({from, to, bytes, messages});
   if (made) {
-    it->second =
-        Make(PlanSend(*fabric_, known.topology, communicator.places[static_cast<size_t>(from)],
-                      communicator.places[static_cast<size_t>(to)], bytes, messages,
-                      static_cast<uint64_t>(communicator.number)));
+    it->second = Make(communicator, PlanSend(*fabric_, known.topology,
+                                             communicator.places[static_cast<size_t>(from)],
+                                             communicator.places[static_cast<size_t>(to)], bytes,
+                                             messages, static_cast<uint64_t>(communicator.number)));
   }
   return it->second;
 }

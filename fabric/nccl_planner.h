@@ -15,8 +15,8 @@ namespace phantora {
 
 class NcclPlanner : public TransferPlanner {
  public:
-  // `memory_bytes_per_s`: of each GPU's own memory. `failed` is told, in words, of what cannot be
-  // planned, for instance because NCCL_ALGO forbids all there is.
+  // `memory_bytes_per_s`: of each GPU's own memory. `failed` is told, in words, of what can never
+  // be planned, for instance because NCCL_ALGO forbids all there is.
   NcclPlanner(ClusterFabric* fabric, double memory_bytes_per_s,
               std::function<void(const std::string&)> failed)
       : fabric_(fabric), memory_bytes_per_s_(memory_bytes_per_s), failed_(std::move(failed)) {}
@@ -25,6 +25,7 @@ class NcclPlanner : public TransferPlanner {
                                                  nccl::Operation operation, int64_t bytes) override;
   std::shared_ptr<const TransferPlan> Message(const Communicator& communicator, int from, int to,
                                               int64_t bytes, int messages) override;
+  void Forget() override;
 
  private:
   // What is the same for all operations of a communicator.
@@ -35,7 +36,8 @@ class NcclPlanner : public TransferPlanner {
     std::map<std::tuple<int, int, int64_t, int>, std::shared_ptr<const TransferPlan>> messages;
   };
   Known& Of(const Communicator& communicator);
-  std::shared_ptr<const TransferPlan> Make(const absl::StatusOr<Plan>& plan);
+  std::shared_ptr<const TransferPlan> Make(const Communicator& communicator,
+                                           const absl::StatusOr<Plan>& plan);
 
   ClusterFabric* const fabric_;
   const double memory_bytes_per_s_;

@@ -154,6 +154,15 @@ const Communicator* NcclWorld::CommunicatorOf(nccl::Handle handle) const {
   return endpoint == nullptr ? nullptr : endpoint->communicator;
 }
 
+const Communicator* NcclWorld::CommunicatorOf(const Operation& operation) const {
+  for (const NcclShare& share : operation.shares) {
+    const Ticket* ticket = UnfinishedTicket(share.ticket);
+    if (ticket == nullptr) continue;
+    if (const Communicator* communicator = CommunicatorOf(ticket->handle)) return communicator;
+  }
+  return nullptr;
+}
+
 const NcclWorld::Ticket* NcclWorld::UnfinishedTicket(NcclTicket id) const {
   auto it = tickets_.find(id);
   return it == tickets_.end() || it->second.end != VirtualTime::Infinity() ? nullptr : &it->second;
@@ -237,6 +246,12 @@ void NcclWorld::JoinMessage(NcclTicket id, const Entry& entry, VirtualTime now) 
 void NcclWorld::Begin(OperationId id, Operation& operation, const Communicator& communicator,
                       VirtualTime now) {
   operation.all = now;
+  MakePlan(operation, communicator);
+  events_.emplace(now + operation.plan->latency, std::pair(NcclTicket{0}, id));
+}
+
+void NcclWorld::MakePlan(Operation& operation, const Communicator& communicator) {
+  operation.routes = routes_;
   const Entry& entry = operation.shares[0].entry;
   const int64_t bytes = BytesOf(entry, communicator.ranks());
   if (operation.is_message) {
@@ -247,24 +262,35 @@ void NcclWorld::Begin(OperationId id, Operation& operation, const Communicator& 
   } else {
     operation.plan = options_.planner->Collective(communicator, entry.operation, bytes);
   }
-  events_.emplace(now + operation.plan->latency, std::pair(NcclTicket{0}, id));
 }
 
 void NcclWorld::StartFlows(OperationId id, VirtualTime now) {
   auto it = operations_.find(id);
   if (it == operations_.end()) return;
   Operation& operation = it->second;
-  for (const TransferPlan::Part& part : operation.plan->parts) {
-    if (part.bytes <= 0) continue;
-    const FlowId flow = options_.network->Start(now, part.uses, part.bytes, part.most_bytes_per_s);
-    flows_[flow] = id;
-    ++operation.flows;
+  const Communicator* communicator = CommunicatorOf(operation);
+  if (operation.routes != routes_ && communicator != nullptr) MakePlan(operation, *communicator);
+  if (!operation.plan->no_way.empty()) return Strand(id, now);
+  stranded_.erase(id);
+  for (size_t part = 0; part < operation.plan->parts.size(); ++part) {
+    StartPart(id, operation, part, operation.plan->parts[part].bytes, now);
   }
-  if (operation.flows == 0) Complete(id, now);
+  if (operation.flows.empty()) Complete(id, now);
+}
+
+void NcclWorld::StartPart(OperationId id, Operation& operation, size_t part, double bytes,
+                          VirtualTime now) {
+  if (bytes <= 0 || part >= operation.plan->parts.size()) return;
+  const TransferPlan::Part& planned = operation.plan->parts[part];
+  const FlowId flow = options_.network->Start(now, planned.uses, bytes, planned.most_bytes_per_s);
+  flows_[flow] = id;
+  operation.flows.push_back(
+      {flow, part, options_.events == nullptr ? std::vector<LinkUse>() : planned.uses});
 }
 
 void NcclWorld::Complete(OperationId id, VirtualTime now) {
   const auto node = operations_.extract(id);
+  stranded_.erase(id);
   ++completed_;
   const Operation& operation = node.mapped();
   const bool all_there =
@@ -302,6 +328,11 @@ void NcclWorld::GiveUp(NcclEndpoint& endpoint) {
       EndTicket(id, ticket, std::max(now_, ticket.arrives));
     }
   }
+  // What nobody waits for any more needs no end.
+  std::erase_if(stranded_, [this](const auto& item) {
+    const auto operation = operations_.find(item.first);
+    return operation == operations_.end() || CommunicatorOf(operation->second) == nullptr;
+  });
 }
 
 void NcclWorld::Leave(NcclEndpoint& endpoint, bool abort) {
@@ -327,13 +358,23 @@ void NcclWorld::ProcessDied(uint64_t process) {
 }
 
 VirtualTime NcclWorld::NextEvent() {
-  const VirtualTime event = events_.empty() ? VirtualTime::Infinity() : events_.begin()->first;
+  VirtualTime event = events_.empty() ? VirtualTime::Infinity() : events_.begin()->first;
+  for (const auto& [id, stranded] : stranded_) event = std::min(event, stranded.until);
+  // Nobody notices what happens to a network that is not used; it is caught up with in Advance().
+  const bool used = !flows_.empty() || !stranded_.empty();
+  if (used && options_.events != nullptr) event = std::min(event, options_.events->Next());
   return std::min(event, options_.network->NextEnd());
 }
 
 void NcclWorld::Advance(VirtualTime to) {
-  for (VirtualTime next = NextEvent(); next <= to && next != VirtualTime::Infinity();
-       next = NextEvent()) {
+  const VirtualTime never = VirtualTime::Infinity();
+  for (;;) {
+    const VirtualTime event = options_.events == nullptr ? never : options_.events->Next();
+    VirtualTime next = NextEvent();
+    // With nothing else to come, the network's future is left to it.
+    if (next == never && to == never) break;
+    next = std::min(next, event);
+    if (next > to || next == never) break;
     now_ = std::max(now_, next);
     for (const FlowId flow : options_.network->Ended(next)) {
       auto it = flows_.find(flow);
@@ -341,7 +382,10 @@ void NcclWorld::Advance(VirtualTime to) {
       const OperationId id = it->second;
       flows_.erase(it);
       auto operation = operations_.find(id);
-      if (operation != operations_.end() && --operation->second.flows == 0) Complete(id, now_);
+      if (operation == operations_.end()) continue;
+      std::erase_if(operation->second.flows,
+                    [flow](const Moving& moving) { return moving.flow == flow; });
+      if (operation->second.flows.empty()) Complete(id, now_);
     }
     while (!events_.empty() && events_.begin()->first <= next) {
       const auto [ticket, operation] = events_.begin()->second;
@@ -352,8 +396,90 @@ void NcclWorld::Advance(VirtualTime to) {
         StartFlows(operation, now_);
       }
     }
+    while (options_.events != nullptr && options_.events->Next() <= next) ApplyNetworkEvent();
+    std::vector<OperationId> given_up;
+    for (const auto& [id, stranded] : stranded_) {
+      if (stranded.until <= next) given_up.push_back(id);
+    }
+    for (const OperationId id : given_up) GiveUpStranded(id);
   }
   if (to != VirtualTime::Infinity()) now_ = std::max(now_, to);
+}
+
+// --- A network that changes -------------------------------------------------------------
+
+void NcclWorld::ApplyNetworkEvent() {
+  if (!options_.events->Apply()) return;
+  ++routes_;
+  options_.planner->Forget();
+  std::vector<OperationId> under_way;
+  for (const auto& [flow, id] : flows_) under_way.push_back(id);
+  for (const auto& [id, stranded] : stranded_) under_way.push_back(id);
+  std::sort(under_way.begin(), under_way.end());
+  under_way.erase(std::unique(under_way.begin(), under_way.end()), under_way.end());
+  for (const OperationId id : under_way) Reroute(id, now_);
+}
+
+bool NcclWorld::StandsStill(const Operation& operation) const {
+  if (operation.flows.empty()) return true;
+  return std::any_of(operation.flows.begin(), operation.flows.end(), [this](const Moving& moving) {
+    return std::any_of(moving.uses.begin(), moving.uses.end(),
+                       [this](const LinkUse& use) { return options_.events->IsDown(use.link); });
+  });
+}
+
+void NcclWorld::Reroute(OperationId id, VirtualTime now) {
+  auto it = operations_.find(id);
+  if (it == operations_.end()) return;
+  Operation& operation = it->second;
+  if (operation.flows.empty()) return StartFlows(id, now);  // it could not begin
+  if (!StandsStill(operation)) {
+    stranded_.erase(id);
+    return;
+  }
+  const Communicator* communicator = CommunicatorOf(operation);
+  if (communicator == nullptr) return;  // nobody waits for it
+  // The algorithm and the parts are the same: they depend on what the communicator is, not on the
+  // network's state.
+  MakePlan(operation, *communicator);
+  if (!operation.plan->no_way.empty()) return Strand(id, now);
+  stranded_.erase(id);
+  ++rerouted_;
+  // What is on its way by links that work stays there: connections keep their ways.
+  for (const Moving& moving : std::exchange(operation.flows, {})) {
+    const bool cut =
+        std::any_of(moving.uses.begin(), moving.uses.end(),
+                    [this](const LinkUse& use) { return options_.events->IsDown(use.link); });
+    if (!cut) {
+      operation.flows.push_back(moving);
+      continue;
+    }
+    const double left = options_.network->LeftOf(moving.flow, now);
+    options_.network->Cancel(moving.flow, now);
+    flows_.erase(moving.flow);
+    StartPart(id, operation, moving.part, left, now);
+  }
+  if (operation.flows.empty()) Complete(id, now);
+}
+
+void NcclWorld::Strand(OperationId id, VirtualTime now) {
+  const Operation& operation = operations_.at(id);
+  if (options_.events == nullptr) {
+    options_.failed(absl::StrCat("NCCL: ", operation.plan->no_way));
+    return;
+  }
+  stranded_.try_emplace(id, Stranded{now, now + operation.plan->patience});
+}
+
+void NcclWorld::GiveUpStranded(OperationId id) {
+  const Stranded stranded = stranded_.extract(id).mapped();
+  auto it = operations_.find(id);
+  if (it == operations_.end()) return;
+  const Operation& operation = it->second;
+  const Communicator* communicator = CommunicatorOf(operation);
+  // A link may have come back, of which switches do not know yet.
+  if (communicator == nullptr || (!operation.flows.empty() && !StandsStill(operation))) return;
+  options_.failed(DescribeStranded(*communicator, operation, stranded));
 }
 
 std::vector<uint64_t> NcclWorld::TakeChanged() {
@@ -385,6 +511,32 @@ void NcclWorld::Mismatch(const Communicator& communicator, const Operation& oper
                   "The real program would hang here, or compute nonsense. Look for ranks that take "
                   "another branch, or that have other sizes.");
   options_.failed(text);
+}
+
+std::string NcclWorld::DescribeStranded(const Communicator& communicator,
+                                        const Operation& operation,
+                                        const Stranded& stranded) const {
+  const Entry& entry = operation.shares[0].entry;
+  std::string text = absl::StrFormat("NCCL: the network does not connect the ranks of %s: %s\n",
+                                     communicator.Name(), operation.plan->no_way);
+  if (operation.is_message) {
+    absl::StrAppendFormat(&text, "  rank %d: %s\n", operation.shares[0].rank, Describe(entry));
+  } else {
+    absl::StrAppendFormat(&text, "  collective %d: %s\n", operation.number, Describe(entry));
+  }
+  std::map<int, std::vector<int>> ranks;  // by host
+  for (const NcclShare& share : operation.shares) {
+    ranks[communicator.places[static_cast<size_t>(share.rank)].host].push_back(share.rank);
+  }
+  int described = 0;
+  for (const auto& [host, list] : ranks) {
+    if (++described > kMostDescribed) break;
+    absl::StrAppendFormat(&text, "  host %d: %s\n", host, RankList(list));
+  }
+  absl::StrAppendFormat(&text, "It has stood still for %g s. %s.",
+                        static_cast<double>((now_ - stranded.since).picoseconds()) * 1e-12,
+                        operation.plan->lost);
+  return text;
 }
 
 std::string NcclWorld::WaitsIn(const Communicator& communicator, int rank) const {
@@ -438,12 +590,7 @@ std::string NcclWorld::DescribeWaiting(VirtualTime since) const {
   for (const auto& [key, id] : waiting_) {
     const Operation& operation = operations_.at(id);
     if (operation.first > since || described == kMostDescribed) continue;
-    const Communicator* communicator = nullptr;
-    for (const NcclShare& share : operation.shares) {
-      const Ticket* ticket = UnfinishedTicket(share.ticket);
-      if (ticket != nullptr) communicator = CommunicatorOf(ticket->handle);
-      if (communicator != nullptr) break;
-    }
+    const Communicator* communicator = CommunicatorOf(operation);
     if (communicator == nullptr) continue;
     ++described;
     absl::StrAppend(&text, DescribeMissing(*communicator, operation));

@@ -20,6 +20,7 @@
 #include "fabric/communicators.h"
 #include "fabric/flow_network.h"
 #include "fabric/nccl/wire.h"
+#include "fabric/network_events.h"
 
 namespace phantora {
 
@@ -35,6 +36,12 @@ struct TransferPlan {
   std::vector<Part> parts;  // under way at once after `latency`; it is over when all are
   int sms = 1;              // that its kernel keeps busy on each GPU
   double memory_share = 0;  // of each GPU's memory bandwidth, 0 to 1
+
+  // Why it cannot cross the network at present, in words; empty if it can. Then NCCL gives up after
+  // `patience`, as `lost` says.
+  std::string no_way;
+  VirtualSpan patience;
+  std::string lost;
 };
 
 class TransferPlanner {
@@ -48,6 +55,8 @@ class TransferPlanner {
   // Between two ranks of it; one of `messages` that the sender sends at once.
   virtual std::shared_ptr<const TransferPlan> Message(const Communicator& communicator, int from,
                                                       int to, int64_t bytes, int messages) = 0;
+  // The network has other routes than before.
+  virtual void Forget() {}
 };
 
 using NcclTicket = uint64_t;  // of what one rank has started with one launch; 0 is none
@@ -83,6 +92,8 @@ class NcclWorld {
     FlowNetwork* network;
     TransferPlanner* planner;
     PayloadMover* payload;
+    // What happens to the network, whose time is this one's; null for nothing.
+    NetworkEvents* events = nullptr;
     // An operation can never end; in words, several lines.
     std::function<void(const std::string&)> failed;
     // An operation is over.
@@ -135,6 +146,8 @@ class NcclWorld {
   std::string DescribeWaiting(VirtualTime since) const;
   // Operations that are over.
   uint64_t completed() const { return completed_; }
+  // Times that an operation under way went on by another way, because a link had failed.
+  uint64_t rerouted() const { return rerouted_; }
 
  private:
   using OperationId = uint64_t;
@@ -150,6 +163,16 @@ class NcclWorld {
     VirtualTime arrives;
     VirtualTime end = VirtualTime::Infinity();
   };
+  // A part of an operation under way.
+  struct Moving {
+    FlowId flow = 0;
+    size_t part = 0;
+    std::vector<LinkUse> uses;
+  };
+  // An operation that stands still, for want of a way.
+  struct Stranded {
+    VirtualTime since, until;  // NCCL has given up then
+  };
   struct Operation {
     int communicator = 0;
     uint64_t number = 0;  // in the communicator; of collectives
@@ -157,7 +180,8 @@ class NcclWorld {
     VirtualTime first, all;
     bool is_message = false;                   // shares are the send and the receive
     std::shared_ptr<const TransferPlan> plan;  // under way
-    int flows = 0;
+    uint64_t routes = 0;                       // routes_ when it was planned
+    std::vector<Moving> flows;
   };
   // Sends and receives between two ranks that have found no partner.
   struct Unmatched {
@@ -173,13 +197,28 @@ class NcclWorld {
   void Begin(OperationId id, Operation& operation, const Communicator& communicator,
              VirtualTime now);
   void StartFlows(OperationId id, VirtualTime now);
+  void StartPart(OperationId id, Operation& operation, size_t part, double bytes, VirtualTime now);
+  // For the network as it is now.
+  void MakePlan(Operation& operation, const Communicator& communicator);
+  // What happens to the network at its next event.
+  void ApplyNetworkEvent();
+  // Parts that cross links that are down go another way, or strand.
+  void Reroute(OperationId id, VirtualTime now);
+  bool StandsStill(const Operation& operation) const;
+  void Strand(OperationId id, VirtualTime now);
+  // NCCL gives up what has stranded.
+  void GiveUpStranded(OperationId id);
   void Complete(OperationId id, VirtualTime now);
   void EndTicket(NcclTicket id, Ticket& ticket, VirtualTime now);
   // `share` does not fit to what others do.
   void Mismatch(const Communicator& communicator, const Operation& operation,
                 const NcclShare& share);
+  std::string DescribeStranded(const Communicator& communicator, const Operation& operation,
+                               const Stranded& stranded) const;
   std::string DescribeMissing(const Communicator& communicator, const Operation& operation) const;
   const Communicator* CommunicatorOf(nccl::Handle handle) const;
+  // Of one that somebody still waits for; else nullptr.
+  const Communicator* CommunicatorOf(const Operation& operation) const;
   // The ticket if it is not over, else nullptr.
   const Ticket* UnfinishedTicket(NcclTicket id) const;
   // What a rank's process waits in, in words; empty for nothing.
@@ -200,6 +239,9 @@ class NcclWorld {
   // Tickets that arrive (first) or operations whose flows start.
   std::multimap<VirtualTime, std::pair<NcclTicket, OperationId>> events_;
   absl::flat_hash_map<FlowId, OperationId> flows_;
+  std::map<OperationId, Stranded> stranded_;
+  uint64_t routes_ = 0;  // times that they have changed
+  uint64_t rerouted_ = 0;
   std::vector<uint64_t> changed_;
 };
 

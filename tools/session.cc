@@ -136,6 +136,19 @@ void ReportTime(const SessionOptions& options, const SimulatedTime& time,
                       counters.scans, counters.nudges));
 }
 
+// What happened to the network.
+void ReportNetwork(const NetworkEvents& events, uint64_t rerouted) {
+  for (const std::string& line : events.happened()) LogSummary(absl::StrCat("  network: ", line));
+  if (rerouted > 0) {
+    LogSummary(
+        absl::StrFormat("  network: operations under way took another way %d times", rerouted));
+  }
+  if (events.ahead() > 0) {
+    LogWarning(absl::StrFormat("the run was over before %d of the cluster's network events",
+                               events.ahead()));
+  }
+}
+
 void Report(const SessionOptions& options, const Supervisor& supervisor, RunRecorder& recorder,
             ReportFiles* report, const GpuServices& services,
             const std::vector<std::unique_ptr<EmulatedHost>>& hosts, const NcclStatistics& nccl) {
@@ -315,6 +328,10 @@ int Supervise(const SessionOptions& options, int signals) {
   single.host.gpus = options.gpus;
   auto fabric = ClusterFabric::Create(job ? job->cluster : single);
   if (!fabric.ok()) return Fail(fabric.status());
+  (*fabric)->events().SetStart(ProcessClocks::Start());
+  if (!simulated && (*fabric)->events().ahead() > 0) {
+    LogWarning("nothing happens to the cluster's network: its events are in simulated time");
+  }
   std::string nccl_failure;
   const auto nccl_failed = [&](const std::string& what) {
     if (!nccl_failure.empty()) return;
@@ -330,6 +347,7 @@ int Supervise(const SessionOptions& options, int signals) {
                     .largest_reduction = static_cast<uint64_t>(options.largest_reduction),
                     .unknowns = &unknowns,
                     .timed = simulated,
+                    .events = simulated ? &(*fabric)->events() : nullptr,
                     .failed = nccl_failed,
                     .ended = [&](const auto& ended) { nccl_statistics.Add(ended); }});
   services.shared = &nccl;
@@ -448,6 +466,7 @@ int Supervise(const SessionOptions& options, int signals) {
         "contributed (--nccl-reduce)",
         uncomputed, options.largest_reduction));
   }
+  if (simulated) ReportNetwork((*fabric)->events(), nccl.world().rerouted());
   Report(options, **supervisor, recorder, report.get(), services, hosts, nccl_statistics);
   if (!nccl_failure.empty()) return 1;
   if (WIFSIGNALED(status)) {

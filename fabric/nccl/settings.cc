@@ -114,6 +114,8 @@ Settings MakeSettings(const Config& config) {
       Channels("NCCL_MAX_NCHANNELS", Channels("NCCL_MAX_CTAS", config.max_ctas));
   settings.nvls = EnvironmentNumber("NCCL_NVLS_ENABLE", -1);
   settings.collnet = EnvironmentNumber("NCCL_COLLNET_ENABLE", config.collnet);
+  settings.ib_timeout = EnvironmentNumber("NCCL_IB_TIMEOUT", -1);
+  settings.ib_retries = EnvironmentNumber("NCCL_IB_RETRY_CNT", -1);
   return settings;
 }
 

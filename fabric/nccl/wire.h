@@ -27,7 +27,8 @@ struct Settings {
   int32_t min_channels = -1, max_channels = -1;  // NCCL_{MIN,MAX}_NCHANNELS and _CTAS, min/maxCTAs
   int32_t nvls = -1;      // NCCL_NVLS_ENABLE
   int32_t collnet = -1;   // NCCL_COLLNET_ENABLE
-  int32_t reserved[4] = {};
+  int32_t ib_timeout = -1, ib_retries = -1;  // NCCL_IB_TIMEOUT, NCCL_IB_RETRY_CNT
+  int32_t reserved[2] = {};
 };
 
 enum class State : int32_t {

@@ -41,6 +41,7 @@ NcclRuntime::NcclRuntime(const Options& options)
       world_({.network = options.network,
               .planner = options.planner,
               .payload = &payload_,
+              .events = options.events,
               .failed = options.failed,
               .ended = options.ended}) {
   for (const nccl::MarkerCubin& cubin : nccl::MarkerCubins()) {

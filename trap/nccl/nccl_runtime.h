@@ -31,6 +31,8 @@ class NcclRuntime : public SharedWork {
     Unknowns* unknowns;
     // Operations take time; else they are over when their last rank comes.
     bool timed = true;
+    // See NcclWorld::Options. Only if it is timed.
+    NetworkEvents* events = nullptr;
     // See NcclWorld::Options.
     std::function<void(const std::string&)> failed;
     std::function<void(const NcclWorld::Options::Ended&)> ended = {};

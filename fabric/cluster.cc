@@ -24,6 +24,7 @@ namespace {
 constexpr char kDirectory[] = "fabric/data/clusters/", kEnding[] = ".yaml";
 constexpr int kMostHosts = 1 << 16;
 constexpr double kBytesPerGbit = 1e9 / 8;
+constexpr int kMostPaths = 32;
 constexpr double kMostMs = 1e9;  // 11 days
 // From a failure until switches send traffic another way. Switches that choose ways by what they
 // see do it themselves: Mellanox says of SHIELD 5,000 times as fast as a subnet manager, which
@@ -197,9 +198,13 @@ Cluster::Network ReadNetwork(Part part) {
   network.edge_latency = VirtualSpan::Nanoseconds(part.Get<int>("edge_latency_ns", 0, kLongest));
   network.core_latency = VirtualSpan::Nanoseconds(part.Get<int>("core_latency_ns", 0, kLongest));
   network.mtu = part.Get<int>("mtu", 256, 65536);
-  network.multipath = part.OneOf<Multipath>(
-      "multipath", {{"ecmp", Multipath::kEcmp}, {"spray", Multipath::kSpray}});
-  const bool hashed = network.multipath == Multipath::kEcmp;
+  network.multipath = part.OneOf<Multipath>("multipath", {{"ecmp", Multipath::kEcmp},
+                                                          {"split", Multipath::kSplit},
+                                                          {"adaptive", Multipath::kAdaptive},
+                                                          {"spray", Multipath::kSpray}});
+  if (network.multipath == Multipath::kSplit) network.paths = part.Count("paths", kMostPaths);
+  const bool hashed =
+      network.multipath == Multipath::kEcmp || network.multipath == Multipath::kSplit;
   network.reroute = part.Has("reroute_ms")
                         ? part.Milliseconds("reroute_ms")
                         : VirtualSpan::Picoseconds(

@@ -43,6 +43,7 @@ struct Cluster {
     VirtualSpan edge_latency, core_latency;
     int mtu = 0;
     Multipath multipath = Multipath::kEcmp;
+    int paths = 1;        // of each queue pair, with kSplit
     VirtualSpan reroute;  // from when a link fails or comes back until switches know
   } network;
 

@@ -96,6 +96,9 @@ absl::StatusOr<std::unique_ptr<ClusterFabric>> ClusterFabric::Create(const Clust
   }
   if (auto status = fabric->events_.Add(cluster.events); !status.ok()) return status;
   FlowNetwork& network = fabric->network_;
+  for (int i = 0; i < cluster.hosts * cluster.host.nics; ++i) {
+    fabric->message_rates_.push_back(network.AddLink(cluster.nic.messages_per_s));
+  }
   for (int i = 0; i < cluster.gpus(); ++i) {
     Gpu links;
     links.pcie_egress = network.AddLink(facts.pcie_bytes_per_s);
@@ -119,15 +122,19 @@ std::vector<int> ClusterFabric::NicsOf(int gpu) const {
 }
 
 Route ClusterFabric::RouteOverNics(GpuPlace from, int from_nic, GpuPlace to, int to_nic,
-                                   uint64_t hash) {
+                                   uint64_t hash, const Messages& messages) {
   const auto node = [this](int host, int nic) {
     return nics_[static_cast<size_t>(host)][static_cast<size_t>(nic)];
   };
   Route route = graph_.RouteBetween(node(from.host, from_nic), node(to.host, to_nic),
-                                    cluster_.network.multipath, hash);
+                                    cluster_.network.multipath, hash,
+                                    cluster_.network.paths * messages.queue_pairs, messages.weight);
   for (LinkUse& use : route.uses) use.weight /= facts_.network_efficiency;
   route.uses.push_back({Of(from).pcie_egress, 1});
   route.uses.push_back({Of(to).pcie_ingress, 1});
+  if (messages.bytes > 0) {
+    route.uses.push_back({MessageRate(from.host, from_nic), 1 / messages.bytes});
+  }
   return route;
 }
 
@@ -146,7 +153,8 @@ std::string ClusterFabric::WhyNoWay(GpuPlace from, GpuPlace to) const {
   return "";
 }
 
-Route ClusterFabric::RouteBetween(GpuPlace from, GpuPlace to, uint64_t hash) {
+Route ClusterFabric::RouteBetween(GpuPlace from, GpuPlace to, uint64_t hash,
+                                  const Messages& messages) {
   Route route;
   route.exists = true;
   if (from == to) return route;
@@ -159,7 +167,8 @@ Route ClusterFabric::RouteBetween(GpuPlace from, GpuPlace to, uint64_t hash) {
   const double share = 1.0 / static_cast<double>(arrive.size());
   for (size_t i = 0; i < arrive.size(); ++i) {
     if (facts_.nvlinks == 0) {
-      Append(RouteOverNics(from, own[i % own.size()], to, arrive[i], hash + i), share, route);
+      Append(RouteOverNics(from, own[i % own.size()], to, arrive[i], hash + i, messages), share,
+             route);
       continue;
     }
     const GpuPlace by = {from.host, GpuOf(arrive[i])};
@@ -169,7 +178,8 @@ Route ClusterFabric::RouteBetween(GpuPlace from, GpuPlace to, uint64_t hash) {
       route.uses.push_back({PeerEgress(from), share});
       route.uses.push_back({PeerIngress(by), share});
     }
-    Append(RouteOverNics(near ? from : by, arrive[i], to, arrive[i], hash + i), share, route);
+    Append(RouteOverNics(near ? from : by, arrive[i], to, arrive[i], hash + i, messages), share,
+           route);
   }
   return route;
 }

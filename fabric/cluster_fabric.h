@@ -54,9 +54,21 @@ class ClusterFabric {
   std::vector<int> NicsOf(int gpu) const;
   int GpuOf(int nic) const { return nic * cluster_.host.gpus / cluster_.host.nics; }
 
+  // What the messages are that a flow consists of, where that matters.
+  struct Messages {
+    double bytes = 0;     // of each; 0: so large that the interface can always send more of them
+    int queue_pairs = 1;  // of a connection; each is hashed to ways of its own
+    double weight = 1;    // bytes for each of the plan's; see NetworkGraph::RouteBetween
+  };
+
   // From a GPU over two interfaces of different machines to another. Weights are bytes on the
   // wire for each of payload.
-  Route RouteOverNics(GpuPlace from, int from_nic, GpuPlace to, int to_nic, uint64_t hash);
+  Route RouteOverNics(GpuPlace from, int from_nic, GpuPlace to, int to_nic, uint64_t hash,
+                      const Messages& messages);
+  // Messages/s that an interface sends, as a link.
+  LinkId MessageRate(int host, int nic) const {
+    return message_rates_[static_cast<size_t>(host * cluster_.host.nics + nic)];
+  }
 
   // Why there is no way from an interface to another, in words: "host 0 NIC 2 to leaf 0 failed at 3
   // ms"; empty if there is one.
@@ -67,7 +79,10 @@ class ClusterFabric {
   // Of one message. Between machines it arrives by the interfaces next to `to`, all alike, and
   // with NVLink leaves by those of the same numbers, through the GPUs next to them (NCCL's PXN:
   // in a network of rails traffic then stays below the leaf). Empty from a GPU to itself.
-  Route RouteBetween(GpuPlace from, GpuPlace to, uint64_t hash);
+  Route RouteBetween(GpuPlace from, GpuPlace to, uint64_t hash, const Messages& messages);
+  Route RouteBetween(GpuPlace from, GpuPlace to, uint64_t hash) {
+    return RouteBetween(from, to, hash, Messages());
+  }
 
  private:
   struct Gpu {
@@ -79,6 +94,7 @@ class ClusterFabric {
         events_({.graph = &graph_,
                  .network = &network_,
                  .multipath = cluster.network.multipath,
+                 .paths = cluster.network.paths,
                  .reroute = cluster.network.reroute}) {}
   const Gpu& Of(GpuPlace place) const {
     return gpus_[static_cast<size_t>(place.host * cluster_.host.gpus + place.gpu)];
@@ -90,6 +106,7 @@ class ClusterFabric {
   NetworkGraph graph_;
   NetworkEvents events_;
   std::vector<std::vector<NodeId>> nics_;  // by host and number
+  std::vector<LinkId> message_rates_;      // the same
   std::vector<Gpu> gpus_;                  // by host and number
 };
 

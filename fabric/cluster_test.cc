@@ -111,6 +111,22 @@ events:
   EXPECT_EQ(ParseCluster("my.yaml", kGood)->network.reroute, VirtualSpan::Microseconds(1000000));
 }
 
+TEST(ClusterTest, Multipath) {
+  const auto parse = [](absl::string_view with) {
+    return ParseCluster("my.yaml", absl::StrReplaceAll(kGood, {{"multipath: ecmp", with}}));
+  };
+  EXPECT_EQ(parse("multipath: adaptive")->network.multipath, Multipath::kAdaptive);
+  EXPECT_EQ(parse("multipath: adaptive")->network.reroute, VirtualSpan::Microseconds(1000));
+  const auto split = parse("multipath: split\n  paths: 4");
+  EXPECT_EQ(split->network.multipath, Multipath::kSplit);
+  EXPECT_EQ(split->network.paths, 4);
+  EXPECT_EQ(split->network.reroute, VirtualSpan::Microseconds(1000000));
+  EXPECT_THAT(std::string(parse("multipath: split").status().message()),
+              HasSubstr("network needs the key \"paths\""));
+  EXPECT_THAT(std::string(parse("multipath: ecmp\n  paths: 4").status().message()),
+              HasSubstr("network has no key \"paths\""));
+}
+
 TEST(ClusterTest, ErrorsOfEvents) {
   const auto error = [](absl::string_view events) {
     return std::string(

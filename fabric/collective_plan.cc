@@ -163,13 +163,34 @@ absl::Status NoWay(int from, int to, const std::string& why) {
       absl::StrCat("host ", from, " has no way to host ", to, why.empty() ? "" : " since ", why));
 }
 
+// What the proxy hands to an interface at once: a step of the connection's buffer.
+double StepBytes(NcclProtocol protocol) {
+  constexpr double kKib = 1024;
+  return (protocol == NcclProtocol::kLl ? 16 : protocol == NcclProtocol::kLl128 ? 576 : 512) * kKib;
+}
+
+// Messages that the parts' interfaces send: of small operations more than one can, perhaps.
+void AddMessages(const ClusterFabric& fabric, const std::vector<std::vector<Port>>& ports,
+                 const std::vector<NetworkEdge>& edges, double message_bytes,
+                 std::vector<Plan::Part>& parts) {
+  for (size_t part = 0; part < parts.size(); ++part) {
+    for (const NetworkEdge& edge : edges) {
+      const auto& out = ports[edge.from];
+      const Port& from = out[part % out.size()];
+      parts[part].uses.push_back(
+          {fabric.MessageRate(from.gpu.host, from.nic), edge.load / message_bytes});
+    }
+  }
+}
+
 // Uses of all parts between machines; the mean latency of the ways.
 absl::Status AddNetwork(ClusterFabric& fabric, const std::vector<std::vector<Port>>& ports,
                         const std::vector<NetworkEdge>& edges, double share, int channels,
-                        uint64_t seed, std::vector<Plan::Part>& parts, double& mean_us) {
+                        int queue_pairs, uint64_t seed, std::vector<Plan::Part>& parts,
+                        double& mean_us) {
   // Channels of one interface have connections of their own, which hashes spread; all ways
   // together are what spraying is. More than a few tell nothing.
-  const bool hashed = fabric.cluster().network.multipath == Multipath::kEcmp;
+  const bool hashed = fabric.cluster().network.multipath != Multipath::kSpray;
   const int ways = hashed ? std::clamp(channels / static_cast<int>(parts.size()), 1, 4) : 1;
   double sum_us = 0, routes = 0;
   for (size_t part = 0; part < parts.size(); ++part) {
@@ -182,7 +203,9 @@ absl::Status AddNetwork(ClusterFabric& fabric, const std::vector<std::vector<Por
       for (int way = 0; way < ways; ++way) {
         const uint64_t hash =
             seed * 0x9e3779b97f4a7c15 + (part * edges.size() + e) * 64 + static_cast<uint64_t>(way);
-        const Route route = fabric.RouteOverNics(from.gpu, from.nic, to.gpu, to.nic, hash);
+        const Route route =
+            fabric.RouteOverNics(from.gpu, from.nic, to.gpu, to.nic, hash,
+                                 {.queue_pairs = queue_pairs, .weight = edge.load / ways / share});
         if (!route.exists) {
           return NoWay(from.gpu.host, to.gpu.host,
                        fabric.WhyNoWay(from.gpu.host, from.nic, to.gpu.host, to.nic));
@@ -234,9 +257,10 @@ absl::StatusOr<Plan> PlanCollective(ClusterFabric& fabric, const NcclTopology& t
   const auto all_ranks = static_cast<double>(ranks.size());
   plan.parts.resize(most_ports);
   double wire_us = 0;
+  fabric.graph().BeginChoices();
   const auto edges = NetworkEdges(collective, plan.algorithm, all_ranks, machines.size());
-  if (auto status = AddNetwork(fabric, ports, edges, shares.network, topology.channels, seed,
-                               plan.parts, wire_us);
+  if (auto status = AddNetwork(fabric, ports, edges, shares.network, topology.channels,
+                               limits.queue_pairs, seed, plan.parts, wire_us);
       !status.ok()) {
     return status;
   }
@@ -244,6 +268,10 @@ absl::StatusOr<Plan> PlanCollective(ClusterFabric& fabric, const NcclTopology& t
       TimingOf(topology, fabric.facts(), collective, plan.algorithm, plan.protocol, bytes, wire_us);
   plan.channels = timing.channels;
   plan.latency = Span(timing.latency_us);
+  // A ring's ranks have a piece each, in turn.
+  const bool pieces = plan.algorithm == Algorithm::kRing || plan.algorithm == Algorithm::kPat;
+  const double piece = static_cast<double>(bytes) / (plan.channels * (pieces ? all_ranks : 1));
+  AddMessages(fabric, ports, edges, std::clamp(piece, 1.0, StepBytes(plan.protocol)), plan.parts);
   const double share = 1 / static_cast<double>(plan.parts.size());
   for (Plan::Part& part : plan.parts) {
     part.bytes = static_cast<double>(bytes) * share;
@@ -265,7 +293,8 @@ absl::StatusOr<Plan> PlanCollective(ClusterFabric& fabric, const NcclTopology& t
 }
 
 absl::StatusOr<Plan> PlanSend(ClusterFabric& fabric, const NcclTopology& topology, GpuPlace from,
-                              GpuPlace to, int64_t bytes, int messages, uint64_t seed) {
+                              GpuPlace to, int64_t bytes, int messages, uint64_t seed,
+                              int queue_pairs) {
   Plan plan;
   plan.message = true;
   if (bytes <= 0) return plan;
@@ -279,19 +308,22 @@ absl::StatusOr<Plan> PlanSend(ClusterFabric& fabric, const NcclTopology& topolog
   const bool between = from.host != to.host;
   const Cluster& cluster = fabric.cluster();
   const double nic = cluster.nic.bytes_per_s * std::max(1, cluster.host.nics / cluster.host.gpus);
+  plan.protocol = MessageProtocol(topology, fabric.facts(), between, bytes, nic);
+  const WireShares shares = MessageSharesOf(topology.generation, plan.protocol);
+  fabric.graph().BeginChoices();
   const Route route = fabric.RouteBetween(
       from, to,
       seed * 0x9e3779b97f4a7c15 + static_cast<uint64_t>(from.host) * 1000003 +
           static_cast<uint64_t>(from.gpu) * 4099 + static_cast<uint64_t>(to.host) * 257 +
-          static_cast<uint64_t>(to.gpu) * 16);
+          static_cast<uint64_t>(to.gpu) * 16,
+      {.bytes = std::min(size, StepBytes(plan.protocol)) / shares.network,
+       .queue_pairs = queue_pairs});
   if (!route.exists) return NoWay(from.host, to.host, fabric.WhyNoWay(from, to));
-  plan.protocol = MessageProtocol(topology, fabric.facts(), between, bytes, nic);
   const NcclTiming timing =
       MessageTimingOf(topology, fabric.facts(), between, plan.protocol, bytes,
                       std::max(messages, 1), nic, Microseconds(route.latency));
   plan.channels = timing.channels;
   plan.latency = Span(timing.latency_us);
-  const WireShares shares = MessageSharesOf(topology.generation, plan.protocol);
   Plan::Part& part = plan.parts.emplace_back();
   part.bytes = size;
   part.most_bytes_per_s = timing.bytes_per_s;

@@ -39,7 +39,8 @@ struct Plan {
 // All ranks' places must exist in the fabric; topology is TopologyOf of the same ranks. `bytes` of
 // the larger of what a rank sends and receives, as Choose takes them; `seed` tells communicators
 // apart where switches pick ways by hash. Does not change with what else runs, so it may be kept
-// for the same arguments until a link of the network fails or comes back.
+// for the same arguments until a link of the network fails or comes back; but with kAdaptive, its
+// links are those that have room now.
 //
 // One part for each network interface that NCCL's channels leave a machine by, one for all on a
 // single machine: NCCL gives channels equal shares beforehand, so the slowest decides.
@@ -54,7 +55,8 @@ absl::StatusOr<Plan> PlanCollective(ClusterFabric& fabric, const NcclTopology& t
 // to other machines, whichever this one is. Those of a group start at one time and share links.
 // Errors: no way there (Unavailable).
 absl::StatusOr<Plan> PlanSend(ClusterFabric& fabric, const NcclTopology& topology, GpuPlace from,
-                              GpuPlace to, int64_t bytes, int messages, uint64_t seed);
+                              GpuPlace to, int64_t bytes, int messages, uint64_t seed,
+                              int queue_pairs = 1);
 
 // Runs plans on a network where nothing else runs, all ready at `start`, which no earlier call
 // may lie behind. How long each took. For tools and tests.

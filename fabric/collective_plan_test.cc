@@ -246,6 +246,19 @@ TEST(CollectivePlanTest, TwoInterfacesPerGpu) {
   EXPECT_NEAR(static_cast<double>(kGib) / Seconds(job.Run({plan})[0]) / 1e9, 2 * 12.5 * 0.968, 0.1);
 }
 
+// Ten messages per microsecond: a thousand of eight bytes are bound by that, not by their bytes.
+TEST(CollectivePlanTest, InterfacesSendSoManyMessages) {
+  Job job("ethernet-2gpu:2");
+  const Plan plan = *PlanSend(*job.fabric, job.topology, {0, 0}, {1, 0}, 8, 1, 1);
+  const double alone = Seconds(job.Run({plan})[0]);
+  const double last = Seconds(job.Run(std::vector<Plan>(1000, plan))[999]);
+  EXPECT_NEAR(last - alone, 100e-6, 1e-6);
+  // The same of a collective, where small pieces go around.
+  const Plan small = job.Of(NcclCollective::kAllReduce, 64);
+  const double once = Seconds(job.Run({small})[0]);
+  EXPECT_GT(Seconds(job.Run(std::vector<Plan>(1000, small))[999]), once + 80e-6);
+}
+
 // A link that is down is gone around, or said to be missing.
 TEST(CollectivePlanTest, NoWay) {
   Job job("dgx-h100:2");

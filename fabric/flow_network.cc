@@ -109,6 +109,22 @@ double FlowNetwork::LeftOf(FlowId id, VirtualTime now) {
   return std::max(0.0, flow.left - flow.rate * Seconds(std::max(now, flow.since) - flow.since));
 }
 
+double FlowNetwork::RoomOn(LinkId id, double weight, double expected) const {
+  if (id >= links_.size() || !(weight > 0)) return 0;
+  const Link& link = links_[id];
+  double moving = 0;
+  for (const FlowId flow_id : link.flows) {
+    const Flow& flow = flows_.at(flow_id);
+    const auto use = std::lower_bound(flow.uses.begin(), flow.uses.end(), id,
+                                      [](const LinkUse& a, LinkId b) { return a.link < b; });
+    // One that has just started has no rate yet.
+    (flow.rate > 0 ? moving : expected) += use->weight;
+  }
+  const double free = std::max(0.0, link.capacity - link.rate);
+  return std::max(free * weight / (expected + weight),
+                  link.capacity * weight / (moving + expected + weight));
+}
+
 double FlowNetwork::CarriedBy(LinkId link, VirtualTime now) {
   if (link >= links_.size()) return 0;
   Settle();

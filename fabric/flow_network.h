@@ -62,6 +62,9 @@ class FlowNetwork {
   // Bytes/s; 0 for one that is over or cannot move.
   double RateOf(FlowId flow);
   size_t flows() const { return flows_.size(); }
+  // The rate, in bytes/s of the link, that one more flow with this weight may expect there, beside
+  // others of weight `expected` that are not there yet; by what was divided last.
+  double RoomOn(LinkId link, double weight, double expected) const;
   // Bytes that have crossed the link until `now`.
   double CarriedBy(LinkId link, VirtualTime now);
 

@@ -17,6 +17,7 @@ struct NcclLimits {
   int min_channels = 0, max_channels = 0;             // of a communicator; 0: no limit
   bool nvls = true;                                   // NCCL_NVLS_ENABLE
   bool coll_net = false;                              // NCCL_COLLNET_ENABLE, and a network that can
+  int queue_pairs = 1;                                // of a connection; NCCL_IB_QPS_PER_CONNECTION
 };
 
 // From NCCL_ALGO and NCCL_PROTO, "" for those not set: "ring,tree", "^nvls" for all but that,

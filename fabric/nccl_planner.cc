@@ -33,6 +33,7 @@ std::string TextOf(const char (&text)[64]) {
 
 // Plans of communicators that are gone are forgotten now and then.
 constexpr size_t kMostCommunicators = 4096, kMostPlans = 1 << 16;
+constexpr int kMostQueuePairs = 128;  // NCCL_IB_MAX_QPS in src/transport/net_ib.cc
 
 }  // namespace
 
@@ -52,6 +53,10 @@ NcclPlanner::Known& NcclPlanner::Of(const Communicator& communicator) {
   known.limits.max_channels = std::max(settings.max_channels, 0);
   if (settings.nvls == 0) known.limits.nvls = false;
   if (settings.collnet == 1) known.limits.coll_net = true;
+  // Sockets have none.
+  if (fabric_->cluster().nic.transport != Cluster::Transport::kEthernet) {
+    known.limits.queue_pairs = std::clamp(settings.queue_pairs, 1, kMostQueuePairs);
+  }
   known.topology = TopologyOf(*fabric_, communicator.places, known.limits);
   return known;
 }
@@ -64,7 +69,8 @@ void NcclPlanner::Forget() {
 }
 
 std::shared_ptr<const TransferPlan> NcclPlanner::Make(const Communicator& communicator,
-                                                      const absl::StatusOr<Plan>& plan) {
+                                                      const absl::StatusOr<Plan>& plan,
+                                                      bool adaptive) {
   auto result = std::make_shared<TransferPlan>();
   TransferPlan& made = *result;
   if (absl::IsUnavailable(plan.status())) {
@@ -84,6 +90,7 @@ std::shared_ptr<const TransferPlan> NcclPlanner::Make(const Communicator& commun
   }
   made.name =
       plan->message ? "P2P" : absl::StrCat(Name(plan->algorithm), " ", Name(plan->protocol));
+  made.adaptive = adaptive;
   made.latency = plan->latency;
   made.sms = plan->channels;
   double seconds = static_cast<double>(plan->latency.picoseconds()) * 1e-12;
@@ -102,28 +109,34 @@ std::shared_ptr<const TransferPlan> NcclPlanner::Make(const Communicator& commun
 
 std::shared_ptr<const TransferPlan> NcclPlanner::Collective(const Communicator& communicator,
                                                             nccl::Operation operation,
-                                                            int64_t bytes) {
+                                                            int64_t bytes, bool now) {
   Known& known = Of(communicator);
   if (known.collectives.size() > kMostPlans) known.collectives.clear();
   auto [it, made] = known.collectives.try_emplace({operation, bytes});
-  if (made) {
-    it->second = Make(communicator, PlanCollective(*fabric_, known.topology, communicator.places,
-                                                   CollectiveOf(operation), bytes, known.limits,
-                                                   static_cast<uint64_t>(communicator.number)));
+  if (made || (now && it->second->adaptive)) {
+    it->second =
+        Make(communicator,
+             PlanCollective(*fabric_, known.topology, communicator.places, CollectiveOf(operation),
+                            bytes, known.limits, static_cast<uint64_t>(communicator.number)),
+             Adapts() && known.topology.nodes > 1);
   }
   return it->second;
 }
 
 std::shared_ptr<const TransferPlan> NcclPlanner::Message(const Communicator& communicator, int from,
-                                                         int to, int64_t bytes, int messages) {
+                                                         int to, int64_t bytes, int messages,
+                                                         bool now) {
   Known& known = Of(communicator);
   if (known.messages.size() > kMostPlans) known.messages.clear();
   auto [it, made] = known.messages.try_emplace({from, to, bytes, messages});
-  if (made) {
-    it->second = Make(communicator, PlanSend(*fabric_, known.topology,
-                                             communicator.places[static_cast<size_t>(from)],
-                                             communicator.places[static_cast<size_t>(to)], bytes,
-                                             messages, static_cast<uint64_t>(communicator.number)));
+  if (made || (now && it->second->adaptive)) {
+    const GpuPlace sender = communicator.places[static_cast<size_t>(from)],
+                   receiver = communicator.places[static_cast<size_t>(to)];
+    it->second =
+        Make(communicator,
+             PlanSend(*fabric_, known.topology, sender, receiver, bytes, messages,
+                      static_cast<uint64_t>(communicator.number), known.limits.queue_pairs),
+             Adapts() && sender.host != receiver.host);
   }
   return it->second;
 }

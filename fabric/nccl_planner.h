@@ -22,12 +22,15 @@ class NcclPlanner : public TransferPlanner {
       : fabric_(fabric), memory_bytes_per_s_(memory_bytes_per_s), failed_(std::move(failed)) {}
 
   std::shared_ptr<const TransferPlan> Collective(const Communicator& communicator,
-                                                 nccl::Operation operation, int64_t bytes) override;
+                                                 nccl::Operation operation, int64_t bytes,
+                                                 bool now) override;
   std::shared_ptr<const TransferPlan> Message(const Communicator& communicator, int from, int to,
-                                              int64_t bytes, int messages) override;
+                                              int64_t bytes, int messages, bool now) override;
   void Forget() override;
 
  private:
+  // Does what goes between machines choose its way when it starts?
+  bool Adapts() const { return fabric_->cluster().network.multipath == Multipath::kAdaptive; }
   // What is the same for all operations of a communicator.
   struct Known {
     NcclLimits limits;
@@ -37,7 +40,7 @@ class NcclPlanner : public TransferPlanner {
   };
   Known& Of(const Communicator& communicator);
   std::shared_ptr<const TransferPlan> Make(const Communicator& communicator,
-                                           const absl::StatusOr<Plan>& plan);
+                                           const absl::StatusOr<Plan>& plan, bool adaptive);
 
   ClusterFabric* const fabric_;
   const double memory_bytes_per_s_;

@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <map>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -16,9 +19,10 @@ constexpr int64_t kMib = int64_t{1} << 20;
 
 class NcclPlannerTest : public testing::Test {
  protected:
-  void On(const std::string& name) {
+  void On(const std::string& name, std::optional<Multipath> multipath = {}) {
     auto cluster = FindCluster(name);
     ASSERT_TRUE(cluster.ok()) << cluster.status();
+    if (multipath) cluster->network.multipath = *multipath;
     fabric_ = *ClusterFabric::Create(*cluster);
     planner_ = std::make_unique<NcclPlanner>(
         fabric_.get(), 3e12, [this](const std::string& what) { failures_.push_back(what); });
@@ -30,7 +34,7 @@ class NcclPlannerTest : public testing::Test {
     communicator_.number = 1;
   }
   auto AllReduce(int64_t bytes) {
-    return planner_->Collective(communicator_, nccl::Operation::kAllReduce, bytes);
+    return planner_->Collective(communicator_, nccl::Operation::kAllReduce, bytes, false);
   }
 
   std::unique_ptr<ClusterFabric> fabric_;
@@ -49,6 +53,55 @@ TEST_F(NcclPlannerTest, PlansAreKeptUntilRoutesChange) {
   EXPECT_NE(AllReduce(kMib), plan);
 }
 
+TEST_F(NcclPlannerTest, AdaptivePlansAreMadeAnewWhenTheyStart) {
+  On("roce-leaf-spine:8", Multipath::kAdaptive);
+  const auto plan = AllReduce(kMib);
+  EXPECT_TRUE(plan->adaptive);
+  EXPECT_EQ(AllReduce(kMib), plan);
+  const auto uses = [](const TransferPlan& of) {
+    std::map<LinkId, double> weights;
+    for (const auto& part : of.parts) {
+      for (const LinkUse& use : part.uses) weights[use.link] += use.weight;
+    }
+    return weights;
+  };
+  // Somebody else has taken an uplink.
+  const LinkId uplink = fabric_->graph().FindLinks("leaf 0 to spine 2")->front();
+  EXPECT_GT(uses(*plan)[uplink], 0);
+  for (int i = 0; i < 50; ++i) {
+    fabric_->network().Start(VirtualTime(), {{uplink, 1}, {uplink + 1, 1}}, 1e12, 0);
+  }
+  const auto now = planner_->Collective(communicator_, nccl::Operation::kAllReduce, kMib, true);
+  EXPECT_EQ(uses(*now)[uplink], 0);
+  EXPECT_EQ(now->latency, plan->latency);
+  EXPECT_EQ(AllReduce(kMib), now);
+  EXPECT_TRUE(planner_->Message(communicator_, 0, 63, kMib, 1, false)->adaptive);
+  EXPECT_FALSE(planner_->Message(communicator_, 0, 1, kMib, 1, false)->adaptive);
+}
+
+TEST_F(NcclPlannerTest, OthersAreNot) {
+  On("roce-leaf-spine:8");
+  const auto plan = AllReduce(kMib);
+  EXPECT_FALSE(plan->adaptive);
+  EXPECT_EQ(planner_->Collective(communicator_, nccl::Operation::kAllReduce, kMib, true), plan);
+}
+
+TEST_F(NcclPlannerTest, QueuePairsAreHashedApart) {
+  const auto links = [this](int queue_pairs) {
+    On("roce-leaf-spine:8");
+    communicator_.settings.queue_pairs = queue_pairs;
+    std::set<LinkId> used;
+    for (const LinkUse& use :
+         planner_->Message(communicator_, 0, 63, kMib, 1, false)->parts[0].uses) {
+      used.insert(use.link);
+    }
+    communicator_.places.clear();
+    return used.size();
+  };
+  EXPECT_EQ(links(-1), links(1));
+  EXPECT_GT(links(16), links(1));
+}
+
 TEST_F(NcclPlannerTest, NoWayIsNotTheEnd) {
   On("dgx-h100:2");
   const LinkId link = fabric_->graph().FindLinks("host 1 NIC 3")->front();
@@ -58,8 +111,8 @@ TEST_F(NcclPlannerTest, NoWayIsNotTheEnd) {
   EXPECT_TRUE(plan->parts.empty());
   EXPECT_EQ(plan->patience, VirtualSpan::Nanoseconds(int64_t{4096} << 20) * 8);
   EXPECT_THAT(plan->lost, HasSubstr("after 34.4 s: 7 retries, NCCL_IB_TIMEOUT 20"));
-  EXPECT_FALSE(planner_->Message(communicator_, 0, 11, kMib, 1)->no_way.empty());
-  EXPECT_TRUE(planner_->Message(communicator_, 0, 12, kMib, 1)->no_way.empty());
+  EXPECT_FALSE(planner_->Message(communicator_, 0, 11, kMib, 1, false)->no_way.empty());
+  EXPECT_TRUE(planner_->Message(communicator_, 0, 12, kMib, 1, false)->no_way.empty());
   EXPECT_TRUE(failures_.empty());
   planner_->Forget();
   communicator_.settings.ib_timeout = 14;

@@ -107,10 +107,10 @@ NcclWorld::Occupancy NcclWorld::OccupancyOf(const NcclEndpoint& endpoint,
   Occupancy most;
   for (const Entry& entry : entries) {
     const int64_t bytes = BytesOf(entry, communicator.ranks());
-    const auto plan =
-        IsMessage(entry)
-            ? options_.planner->Message(communicator, endpoint.rank, entry.peer, bytes, sends)
-            : options_.planner->Collective(communicator, entry.operation, bytes);
+    const auto plan = IsMessage(entry) ? options_.planner->Message(communicator, endpoint.rank,
+                                                                   entry.peer, bytes, sends, false)
+                                       : options_.planner->Collective(communicator, entry.operation,
+                                                                      bytes, false);
     most.sms = std::max(most.sms, plan->sms);
     most.memory_share = std::max(most.memory_share, plan->memory_share);
   }
@@ -246,21 +246,21 @@ void NcclWorld::JoinMessage(NcclTicket id, const Entry& entry, VirtualTime now) 
 void NcclWorld::Begin(OperationId id, Operation& operation, const Communicator& communicator,
                       VirtualTime now) {
   operation.all = now;
-  MakePlan(operation, communicator);
+  MakePlan(operation, communicator, false);
   events_.emplace(now + operation.plan->latency, std::pair(NcclTicket{0}, id));
 }
 
-void NcclWorld::MakePlan(Operation& operation, const Communicator& communicator) {
+void NcclWorld::MakePlan(Operation& operation, const Communicator& communicator, bool now) {
   operation.routes = routes_;
   const Entry& entry = operation.shares[0].entry;
   const int64_t bytes = BytesOf(entry, communicator.ranks());
   if (operation.is_message) {
     auto sender = tickets_.find(operation.shares[0].ticket);
-    operation.plan =
-        options_.planner->Message(communicator, operation.shares[0].rank, operation.shares[1].rank,
-                                  bytes, sender == tickets_.end() ? 1 : sender->second.messages);
+    operation.plan = options_.planner->Message(
+        communicator, operation.shares[0].rank, operation.shares[1].rank, bytes,
+        sender == tickets_.end() ? 1 : sender->second.messages, now);
   } else {
-    operation.plan = options_.planner->Collective(communicator, entry.operation, bytes);
+    operation.plan = options_.planner->Collective(communicator, entry.operation, bytes, now);
   }
 }
 
@@ -269,7 +269,9 @@ void NcclWorld::StartFlows(OperationId id, VirtualTime now) {
   if (it == operations_.end()) return;
   Operation& operation = it->second;
   const Communicator* communicator = CommunicatorOf(operation);
-  if (operation.routes != routes_ && communicator != nullptr) MakePlan(operation, *communicator);
+  if ((operation.routes != routes_ || operation.plan->adaptive) && communicator != nullptr) {
+    MakePlan(operation, *communicator, true);
+  }
   if (!operation.plan->no_way.empty()) return Strand(id, now);
   stranded_.erase(id);
   for (size_t part = 0; part < operation.plan->parts.size(); ++part) {
@@ -441,7 +443,7 @@ void NcclWorld::Reroute(OperationId id, VirtualTime now) {
   if (communicator == nullptr) return;  // nobody waits for it
   // The algorithm and the parts are the same: they depend on what the communicator is, not on the
   // network's state.
-  MakePlan(operation, *communicator);
+  MakePlan(operation, *communicator, true);
   if (!operation.plan->no_way.empty()) return Strand(id, now);
   stranded_.erase(id);
   ++rerouted_;

@@ -36,6 +36,7 @@ struct TransferPlan {
   std::vector<Part> parts;  // under way at once after `latency`; it is over when all are
   int sms = 1;              // that its kernel keeps busy on each GPU
   double memory_share = 0;  // of each GPU's memory bandwidth, 0 to 1
+  bool adaptive = false;    // the parts' ways are to be chosen when it starts to move
 
   // Why it cannot cross the network at present, in words; empty if it can. Then NCCL gives up after
   // `patience`, as `lost` says.
@@ -48,13 +49,15 @@ class TransferPlanner {
  public:
   virtual ~TransferPlanner() = default;
   // `bytes`: of the larger of what a rank sends and receives. All that begin in one communicator
-  // at once are planned one by one.
+  // at once are planned one by one. `now`: it starts to move, and ways that depend on what the
+  // network carries are to be chosen; else a plan will do that was made before.
   virtual std::shared_ptr<const TransferPlan> Collective(const Communicator& communicator,
-                                                         nccl::Operation operation,
-                                                         int64_t bytes) = 0;
+                                                         nccl::Operation operation, int64_t bytes,
+                                                         bool now) = 0;
   // Between two ranks of it; one of `messages` that the sender sends at once.
   virtual std::shared_ptr<const TransferPlan> Message(const Communicator& communicator, int from,
-                                                      int to, int64_t bytes, int messages) = 0;
+                                                      int to, int64_t bytes, int messages,
+                                                      bool now) = 0;
   // The network has other routes than before.
   virtual void Forget() {}
 };
@@ -198,8 +201,8 @@ class NcclWorld {
              VirtualTime now);
   void StartFlows(OperationId id, VirtualTime now);
   void StartPart(OperationId id, Operation& operation, size_t part, double bytes, VirtualTime now);
-  // For the network as it is now.
-  void MakePlan(Operation& operation, const Communicator& communicator);
+  // For the network as it is now; see TransferPlanner for `now`.
+  void MakePlan(Operation& operation, const Communicator& communicator, bool now);
   // What happens to the network at its next event.
   void ApplyNetworkEvent();
   // Parts that cross links that are down go another way, or strand.

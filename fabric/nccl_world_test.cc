@@ -28,12 +28,12 @@ class FakePlanner : public TransferPlanner {
  public:
   explicit FakePlanner(FlowNetwork* network) : link_(network->AddLink(1e6)) {}
 
-  std::shared_ptr<const TransferPlan> Collective(const Communicator&, Operation,
-                                                 int64_t bytes) override {
+  std::shared_ptr<const TransferPlan> Collective(const Communicator&, Operation, int64_t bytes,
+                                                 bool) override {
     return Make("collective", 10, bytes, 3);
   }
   std::shared_ptr<const TransferPlan> Message(const Communicator&, int from, int to, int64_t bytes,
-                                              int messages) override {
+                                              int messages, bool) override {
     asked.push_back(absl::StrCat(from, ">", to, " ", bytes, "/", messages));
     return Make("message", 5, bytes, 2);
   }
@@ -618,8 +618,8 @@ class ChangingNetworkTest : public testing::Test {
   class Planner : public TransferPlanner {
    public:
     explicit Planner(NetworkGraph* graph) : graph_(graph) {}
-    std::shared_ptr<const TransferPlan> Collective(const Communicator&, Operation,
-                                                   int64_t bytes) override {
+    std::shared_ptr<const TransferPlan> Collective(const Communicator&, Operation, int64_t bytes,
+                                                   bool) override {
       ++asked;
       if (kept != nullptr) return kept;
       TransferPlan plan;
@@ -637,8 +637,8 @@ class ChangingNetworkTest : public testing::Test {
       return kept = std::make_shared<TransferPlan>(plan);
     }
     std::shared_ptr<const TransferPlan> Message(const Communicator& communicator, int, int,
-                                                int64_t bytes, int) override {
-      return Collective(communicator, Operation::kSend, bytes);
+                                                int64_t bytes, int, bool now) override {
+      return Collective(communicator, Operation::kSend, bytes, now);
     }
     void Forget() override { kept = nullptr; }
     std::shared_ptr<const TransferPlan> kept;

@@ -179,7 +179,9 @@ bool NetworkEvents::LearnRoutes(const Known& known) {
 
 void NetworkEvents::StartTraffic(size_t event, VirtualTime now) {
   Known& known = events_[event];
-  Route route = options_.graph->RouteBetween(known.from, known.to, options_.multipath, event);
+  options_.graph->BeginChoices();
+  Route route =
+      options_.graph->RouteBetween(known.from, known.to, options_.multipath, event, options_.paths);
   if (!route.exists) return;  // until there is a way again
   known.uses = std::move(route.uses);
   known.flow = options_.network->Start(now, known.uses, kEndless, known.event.bytes_per_s);

@@ -26,6 +26,7 @@ class NetworkEvents {
     NetworkGraph* graph;
     FlowNetwork* network;
     Multipath multipath = Multipath::kEcmp;  // of others' traffic
+    int paths = 1;                           // with kSplit
     VirtualSpan reroute;
   };
   explicit NetworkEvents(const Options& options) : options_(options) {}

@@ -206,14 +206,15 @@ std::vector<LinkId> NetworkGraph::NextHops(NodeId at,
   return hops;
 }
 
-Route NetworkGraph::RouteBetween(NodeId from, NodeId to, Multipath multipath, uint64_t hash) {
+Route NetworkGraph::RouteBetween(NodeId from, NodeId to, Multipath multipath, uint64_t hash,
+                                 int paths, double weight) {
   Route route;
   // An interface has one link: ways to it are ways to its switch, found once for all that are
   // there.
   if (from != to && nodes_[to].out.size() == 1) {
     const Edge& out = edges_.at(nodes_[to].out[0]);
     if (!out.up) return route;
-    route = RouteBetween(from, out.to, multipath, hash);
+    route = RouteBetween(from, out.to, multipath, hash, paths, weight);
     if (!route.exists) return route;
     route.uses.push_back({out.back, 1});
     route.latency = route.latency + edges_.at(out.back).latency;
@@ -221,19 +222,85 @@ Route NetworkGraph::RouteBetween(NodeId from, NodeId to, Multipath multipath, ui
   }
   const auto& distances = DistancesTo(to);
   if (distances[from] == kNowhere) return route;
-  route.exists = true;
-  if (multipath == Multipath::kEcmp) {
-    for (NodeId at = from; at != to;) {
-      const auto hops = NextHops(at, distances);
-      const LinkId link = hops[Mix(hash ^ Mix(at)) % hops.size()];
-      route.uses.push_back({link, 1});
-      route.latency = route.latency + edges_.at(link).latency;
-      at = edges_.at(link).to;
-    }
-    return route;
+  switch (multipath) {
+    case Multipath::kAdaptive:
+      return AdaptiveRoute(from, to, distances, hash, weight);
+    case Multipath::kSpray:
+      return SprayedRoute(from, to, distances);
+    case Multipath::kEcmp:
+    case Multipath::kSplit:
+      break;
   }
-  // What arrives at a node goes on in equal parts; nearer nodes come later. All ways are of
-  // equal length, and their latencies differ by little: the longest counts.
+  route.exists = true;
+  for (int path = 0; path < paths; ++path) {
+    const uint64_t own = path == 0 ? hash : Mix(hash + static_cast<uint64_t>(path));
+    const Route part = HashedRoute(from, to, distances, own);
+    for (const LinkUse& use : part.uses) route.uses.push_back({use.link, use.weight / paths});
+    route.latency = std::max(route.latency, part.latency);
+  }
+  return route;
+}
+
+Route NetworkGraph::HashedRoute(NodeId from, NodeId to, const std::vector<uint32_t>& distances,
+                                uint64_t hash) const {
+  Route route;
+  route.exists = true;
+  for (NodeId at = from; at != to;) {
+    const auto hops = NextHops(at, distances);
+    const LinkId link = hops[Mix(hash ^ Mix(at)) % hops.size()];
+    route.uses.push_back({link, 1});
+    route.latency = route.latency + edges_.at(link).latency;
+    at = edges_.at(link).to;
+  }
+  return route;
+}
+
+double NetworkGraph::RoomOn(LinkId link, double weight) const {
+  const auto chosen = chosen_.find(link);
+  return network_->RoomOn(link, weight, chosen == chosen_.end() ? 0 : chosen->second);
+}
+
+Route NetworkGraph::AdaptiveRoute(NodeId from, NodeId to, const std::vector<uint32_t>& distances,
+                                  uint64_t hash, double weight) {
+  constexpr double kEqual = 1 - 1e-9;
+  Route route;
+  route.exists = true;
+  for (NodeId at = from; at != to;) {
+    auto hops = NextHops(at, distances);
+    if (hops.size() > 1) {
+      std::vector<double> rooms;
+      for (const LinkId link : hops) {
+        const NodeId next = edges_.at(link).to;
+        double following = next == to ? std::numeric_limits<double>::infinity() : 0;
+        if (next != to) {
+          for (const LinkId after : NextHops(next, distances)) {
+            following = std::max(following, RoomOn(after, weight));
+          }
+        }
+        rooms.push_back(std::min(RoomOn(link, weight), following));
+      }
+      const double most = *std::max_element(rooms.begin(), rooms.end());
+      std::vector<LinkId> best;
+      for (size_t i = 0; i < hops.size(); ++i) {
+        if (rooms[i] >= most * kEqual) best.push_back(hops[i]);
+      }
+      hops = std::move(best);
+    }
+    const LinkId link = hops[Mix(hash ^ Mix(at)) % hops.size()];
+    chosen_[link] += weight;
+    route.uses.push_back({link, 1});
+    route.latency = route.latency + edges_.at(link).latency;
+    at = edges_.at(link).to;
+  }
+  return route;
+}
+
+// What arrives at a node goes on in equal parts; nearer nodes come later. All ways are of equal
+// length, and their latencies differ by little: the longest counts.
+Route NetworkGraph::SprayedRoute(NodeId from, NodeId to,
+                                 const std::vector<uint32_t>& distances) const {
+  Route route;
+  route.exists = true;
   std::map<std::pair<uint32_t, NodeId>, std::pair<double, VirtualSpan>, std::greater<>> parts;
   parts[{distances[from], from}] = {1.0, VirtualSpan()};
   while (!parts.empty()) {

@@ -17,8 +17,10 @@ using NodeId = uint32_t;
 
 // How traffic is spread over ways of equal length.
 enum class Multipath {
-  kEcmp,   // a hash of the flow picks one; flows collide
-  kSpray,  // every packet takes another: all are used alike
+  kEcmp,      // a hash of the flow picks one; flows collide
+  kSplit,     // the same, of several equal parts of the flow
+  kAdaptive,  // the one with most room, when the flow starts
+  kSpray,     // every packet takes another: all are used alike
 };
 
 // A way through the network: what a flow does to its links, and how long its first byte takes.
@@ -44,9 +46,14 @@ class NetworkGraph {
   // The same link the other way.
   LinkId BackOf(LinkId link) const { return edges_.at(link).back; }
 
-  // With kEcmp, `hash` picks the way at each node: equal hashes go the same way. Does not exist
+  // With kEcmp and kSplit, `hash` picks the way at each node: equal hashes go the same way; `paths`
+  // equal parts are hashed apart. With kAdaptive, each node takes the link with most room for a
+  // flow of this weight, as far as it can see: on it, and on the best that follows. What was chosen
+  // since BeginChoices() counts as if it were there; `hash` decides between equals. Does not exist
   // between nodes that are not connected. To itself it is empty.
-  Route RouteBetween(NodeId from, NodeId to, Multipath multipath, uint64_t hash = 0);
+  Route RouteBetween(NodeId from, NodeId to, Multipath multipath, uint64_t hash = 0, int paths = 1,
+                     double weight = 1);
+  void BeginChoices() { chosen_.clear(); }
   // Shortest ways between two nodes; saturates.
   uint64_t WaysBetween(NodeId from, NodeId to);
 
@@ -80,6 +87,12 @@ class NetworkGraph {
   // Links from each node to `to`, one per hop; kNowhere where there is no way.
   const std::vector<uint32_t>& DistancesTo(NodeId to);
   std::vector<LinkId> NextHops(NodeId at, const std::vector<uint32_t>& distances) const;
+  Route HashedRoute(NodeId from, NodeId to, const std::vector<uint32_t>& distances,
+                    uint64_t hash) const;
+  Route AdaptiveRoute(NodeId from, NodeId to, const std::vector<uint32_t>& distances, uint64_t hash,
+                      double weight);
+  Route SprayedRoute(NodeId from, NodeId to, const std::vector<uint32_t>& distances) const;
+  double RoomOn(LinkId link, double weight) const;
   std::vector<bool> ReachedFrom(NodeId from) const;
   // First links, in order.
   std::vector<LinkId> Links() const;
@@ -89,6 +102,7 @@ class NetworkGraph {
   std::vector<Node> nodes_;
   absl::flat_hash_map<LinkId, Edge> edges_;
   absl::flat_hash_map<NodeId, std::vector<uint32_t>> distances_;  // by destination
+  absl::flat_hash_map<LinkId, double> chosen_;                    // weights; see BeginChoices()
 };
 
 }  // namespace phantora

@@ -20,10 +20,11 @@ class NetworkGraphTest : public testing::Test {
   // Sends `bytes` from each host's first interface to the one `shift` hosts on; microseconds
   // until the last has them.
   double Permute(const std::vector<std::vector<NodeId>>& hosts, size_t shift, double bytes,
-                 Multipath multipath) {
+                 Multipath multipath, int paths = 1) {
     for (size_t host = 0; host < hosts.size(); ++host) {
+      graph_.BeginChoices();
       const Route route = graph_.RouteBetween(
-          hosts[host][0], hosts[(host + shift) % hosts.size()][0], multipath, host);
+          hosts[host][0], hosts[(host + shift) % hosts.size()][0], multipath, host, paths);
       EXPECT_TRUE(route.exists);
       network_.Start(VirtualTime(), route.uses, bytes, kFree);
     }
@@ -86,6 +87,64 @@ TEST_F(NetworkGraphTest, APermutationIsIdealWhenSprayedAndCollidesWhenHashed) {
   const double hashed = Permute(hosts, 500, 2e6, Multipath::kEcmp);
   EXPECT_GT(hashed, 2 * 160);
   EXPECT_LT(hashed, 1300);
+}
+
+TEST_F(NetworkGraphTest, FlowsThatChooseAvoidEachOther) {
+  const auto hosts = *BuildLeafSpine(graph_, 16, 1, 4, 4, 4, kSpeeds);
+  EXPECT_NEAR(Permute(hosts, 4, 2e6, Multipath::kAdaptive), 160, 1e-3);
+  EXPECT_GT(Permute(hosts, 4, 2e6, Multipath::kEcmp), 2 * 160 - 1);
+}
+
+TEST_F(NetworkGraphTest, InThreeTiersTheySeeTwoHopsAhead) {
+  const auto hosts = *BuildClos(graph_, 1024, 1, 16, 8, 16, 8, kSpeeds);
+  EXPECT_LT(Permute(hosts, 500, 2e6, Multipath::kAdaptive), 2 * 160 + 1e-3);
+}
+
+TEST_F(NetworkGraphTest, WhatIsChosenTogetherIsSpreadToo) {
+  const auto hosts = *BuildLeafSpine(graph_, 8, 1, 4, 4, 4, kSpeeds);
+  const auto uplinks = [&] {
+    std::map<LinkId, int> taken;
+    for (int i = 0; i < 8; ++i) {
+      ++taken[graph_.RouteBetween(hosts[0][0], hosts[7][0], Multipath::kAdaptive, 3).uses[1].link];
+    }
+    return taken;
+  };
+  const auto taken = uplinks();
+  ASSERT_EQ(taken.size(), 4u);
+  for (const auto& [link, count] : taken) EXPECT_EQ(count, 2);
+  // Equal loads, equal hashes: the same way again.
+  graph_.BeginChoices();
+  EXPECT_EQ(uplinks(), taken);
+  // One that is busy is left alone, one that is half busy less so.
+  const LinkId busy = taken.begin()->first, half = std::next(taken.begin())->first;
+  network_.Start(VirtualTime(), {{busy, 1}}, 1e9, kFree);
+  network_.Start(VirtualTime(), {{half, 1}}, 1e9, 2.5e9);
+  network_.NextEnd();
+  graph_.BeginChoices();
+  std::map<LinkId, int> again = uplinks();
+  EXPECT_LT(again[busy], again[half]);
+  EXPECT_LE(again[half], 2);
+}
+
+TEST_F(NetworkGraphTest, PartsOfAFlowAreHashedApart) {
+  const auto hosts = *BuildLeafSpine(graph_, 8, 1, 4, 4, 4, kSpeeds);
+  const Route one = graph_.RouteBetween(hosts[0][0], hosts[7][0], Multipath::kSplit, 9);
+  EXPECT_EQ(one.uses.size(), 4u);
+  EXPECT_EQ(one.uses[1].link,
+            graph_.RouteBetween(hosts[0][0], hosts[7][0], Multipath::kEcmp, 9).uses[1].link);
+  const Route route = graph_.RouteBetween(hosts[0][0], hosts[7][0], Multipath::kSplit, 9, 64);
+  std::map<LinkId, double> shares;
+  for (const LinkUse& use : route.uses) shares[use.link] += use.weight;
+  EXPECT_EQ(shares.size(), 1u + 4 + 4 + 1);
+  double sum = 0;
+  for (const auto& [link, share] : shares) sum += share;
+  EXPECT_NEAR(sum, 4, 1e-9);
+  EXPECT_EQ(route.latency, kHop * 4);
+  // The more parts, the less they collide.
+  const double whole = Permute(hosts, 4, 2e6, Multipath::kSplit);
+  const double parts = Permute(hosts, 4, 2e6, Multipath::kSplit, 32);
+  EXPECT_LT(parts, 0.8 * whole);
+  EXPECT_GT(parts, 160);
 }
 
 TEST_F(NetworkGraphTest, OnItsRailAHopAcrossRailsThree) {

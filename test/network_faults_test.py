@@ -113,6 +113,19 @@ class NetworkFaultsTest(unittest.TestCase):
                                   "until_ms: 1000}}") / self.microseconds()
         self.assertAlmostEqual(ratio, 400 / 300, delta=0.02)
 
+    # --- Ways of equal length -----------------------------------------------------------
+
+    def test_ways(self):
+        """Two spines of which each carries half of what an interface sends."""
+        def time(multipath, **environment):
+            return self.microseconds(multipath=multipath, core=200, **environment)
+        spray, hashed = time("spray"), time("ecmp")
+        self.assertGreater(hashed, 1.2 * spray)
+        self.assertAlmostEqual(time("adaptive") / spray, 1, delta=0.01)
+        for several in (time("split\n  paths: 16"), time("ecmp", NCCL_IB_QPS_PER_CONNECTION="16")):
+            self.assertLess(several, 0.95 * hashed)
+            self.assertGreater(several, spray)
+
     # --- Mistakes ----------------------------------------------------------------
 
     def test_a_name_that_does_not_exist(self):

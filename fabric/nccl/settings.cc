@@ -114,6 +114,7 @@ Settings MakeSettings(const Config& config) {
       Channels("NCCL_MAX_NCHANNELS", Channels("NCCL_MAX_CTAS", config.max_ctas));
   settings.nvls = EnvironmentNumber("NCCL_NVLS_ENABLE", -1);
   settings.collnet = EnvironmentNumber("NCCL_COLLNET_ENABLE", config.collnet);
+  settings.queue_pairs = EnvironmentNumber("NCCL_IB_QPS_PER_CONNECTION", -1);
   settings.ib_timeout = EnvironmentNumber("NCCL_IB_TIMEOUT", -1);
   settings.ib_retries = EnvironmentNumber("NCCL_IB_RETRY_CNT", -1);
   return settings;

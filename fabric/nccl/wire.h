@@ -28,7 +28,8 @@ struct Settings {
   int32_t nvls = -1;      // NCCL_NVLS_ENABLE
   int32_t collnet = -1;   // NCCL_COLLNET_ENABLE
   int32_t ib_timeout = -1, ib_retries = -1;  // NCCL_IB_TIMEOUT, NCCL_IB_RETRY_CNT
-  int32_t reserved[2] = {};
+  int32_t queue_pairs = -1;                  // NCCL_IB_QPS_PER_CONNECTION
+  int32_t reserved = 0;
 };
 
 enum class State : int32_t {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "profiles/gpu_profile.h"
 
 namespace phantora {
@@ -109,6 +110,20 @@ absl::StatusOr<std::unique_ptr<ClusterFabric>> ClusterFabric::Create(const Clust
     fabric->gpus_.push_back(links);
   }
   return fabric;
+}
+
+std::string ClusterFabric::NameOfLink(LinkId link) const {
+  if (graph_.HasLink(link)) return graph_.NameOfLink(link);
+  for (size_t i = 0; i < gpus_.size(); ++i) {
+    const Gpu& gpu = gpus_[i];
+    const int each = cluster_.host.gpus, number = static_cast<int>(i);
+    const std::string name = absl::StrCat("host ", number / each, " GPU ", number % each);
+    if (link == gpu.pcie_egress) return absl::StrCat(name, " to PCIe");
+    if (link == gpu.pcie_ingress) return absl::StrCat("PCIe to ", name);
+    if (link == gpu.peer_egress) return absl::StrCat(name, " to NVLink");
+    if (link == gpu.peer_ingress) return absl::StrCat("NVLink to ", name);
+  }
+  return "";  // a rate of messages
 }
 
 std::vector<int> ClusterFabric::NicsOf(int gpu) const {

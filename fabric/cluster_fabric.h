@@ -41,6 +41,14 @@ class ClusterFabric {
   FlowNetwork& network() { return network_; }
   NetworkGraph& graph() { return graph_; }
   NetworkEvents& events() { return events_; }
+  // Else it is an interface's message rate.
+  bool CarriesBytes(LinkId link) const {
+    return message_rates_.empty() || link < message_rates_.front() || link > message_rates_.back();
+  }
+  // "host 0 NIC 3 to leaf 1", "host 0 GPU 3 to NVLink"; empty for what carries no bytes.
+  std::string NameOfLink(LinkId link) const;
+  // Else it is in a machine.
+  bool IsInNetwork(LinkId link) const { return graph_.HasLink(link); }
   bool Has(GpuPlace place) const {
     return place.host >= 0 && place.host < cluster_.hosts && place.gpu >= 0 &&
            place.gpu < cluster_.host.gpus;

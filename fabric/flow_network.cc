@@ -31,7 +31,8 @@ double Sane(double value) { return value > 0 ? value : 0; }  // also of NaN
 }  // namespace
 
 LinkId FlowNetwork::AddLink(double bytes_per_s) {
-  links_.emplace_back().capacity = Sane(bytes_per_s);
+  Link& link = links_.emplace_back();
+  link.capacity = link.first_capacity = Sane(bytes_per_s);
   return static_cast<LinkId>(links_.size() - 1);
 }
 
@@ -44,6 +45,7 @@ void FlowNetwork::SetCapacity(LinkId link, double bytes_per_s, VirtualTime now) 
 FlowId FlowNetwork::Start(VirtualTime now, absl::Span<const LinkUse> uses, double bytes,
                           double most_bytes_per_s) {
   Touch({}, now);
+  if (usage_ != nullptr) usage_->Begin(now);
   const FlowId id = next_++;
   Flow& flow = flows_[id];
   flow.left = Sane(bytes);
@@ -139,6 +141,20 @@ void FlowNetwork::Book(Flow& flow, VirtualTime now) {
   }
 }
 
+void FlowNetwork::Book(LinkId id, VirtualTime now) {
+  Link& link = links_[id];
+  if (now <= link.since) return;
+  const double bytes = link.rate * Seconds(now - link.since);
+  link.carried += bytes;
+  if (usage_ != nullptr && bytes > 0) usage_->Add(id, link.since, now, bytes);
+  link.since = now;
+}
+
+void FlowNetwork::CatchUp(VirtualTime now) {
+  Settle();
+  for (LinkId id = 0; id < links_.size(); ++id) Book(id, now);
+}
+
 void FlowNetwork::SetEnd(FlowId id, Flow& flow, VirtualTime now) {
   ends_.erase({flow.end, id});
   flow.end = flow.left <= kNothing ? now
@@ -191,11 +207,7 @@ void FlowNetwork::Divide(std::vector<LinkId> links, VirtualTime now) {
   std::sort(flows.begin(), flows.end());
   std::vector<double> before;
   for (const FlowId id : flows) before.push_back(flows_.at(id).rate);
-  for (const LinkId id : links) {
-    Link& link = links_[id];
-    link.carried += link.rate * Seconds(std::max(now, link.since) - link.since);
-    link.since = std::max(now, link.since);
-  }
+  for (const LinkId id : links) Book(id, now);
   Fill(links, flows);
   for (const LinkId id : links) links_[id].rate = 0;
   for (size_t i = 0; i < flows.size(); ++i) {

@@ -10,6 +10,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/types/span.h"
 #include "clock/virtual_time.h"
+#include "fabric/link_usage.h"
 
 namespace phantora {
 
@@ -39,6 +40,10 @@ class FlowNetwork {
   // From `now` on, which is never before an earlier one. Flows over it change their rates.
   void SetCapacity(LinkId link, double bytes_per_s, VirtualTime now);
   double CapacityOf(LinkId link) const { return link < links_.size() ? links_[link].capacity : 0; }
+  // When it was added.
+  double FirstCapacityOf(LinkId link) const {
+    return link < links_.size() ? links_[link].first_capacity : 0;
+  }
 
   // A flow of `bytes`, at most `most_bytes_per_s` fast, from `now` on. Uses of one link add up;
   // links that do not exist are ignored. With no link and no bound it is over at once.
@@ -67,6 +72,10 @@ class FlowNetwork {
   double RoomOn(LinkId link, double weight, double expected) const;
   // Bytes that have crossed the link until `now`.
   double CarriedBy(LinkId link, VirtualTime now);
+  // Is told what links carry from then on: of each link when flows change that have to do with it,
+  // and of all in CatchUp().
+  void Watch(LinkUsage* usage) { usage_ = usage; }
+  void CatchUp(VirtualTime now);
 
  private:
   struct Flow {
@@ -78,7 +87,8 @@ class FlowNetwork {
   };
   struct Link {
     double capacity = 0, rate = 0;  // of all flows over it
-    double carried = 0;             // until `since`
+    double first_capacity = 0;
+    double carried = 0;  // until `since`
     VirtualTime since;
     std::vector<FlowId> flows;
     uint64_t visited = 0;
@@ -93,9 +103,11 @@ class FlowNetwork {
   void Divide(std::vector<LinkId> links, VirtualTime now);
   void Fill(const std::vector<LinkId>& links, const std::vector<FlowId>& flows);
   void Book(Flow& flow, VirtualTime now);
+  void Book(LinkId id, VirtualTime now);
   void SetEnd(FlowId id, Flow& flow, VirtualTime now);
   void Remove(FlowId id, VirtualTime now);
 
+  LinkUsage* usage_ = nullptr;
   std::vector<Link> links_;
   absl::flat_hash_map<FlowId, Flow> flows_;
   std::set<std::pair<VirtualTime, FlowId>> ends_;

@@ -43,6 +43,7 @@ class NetworkGraph {
   // link's name: "failed at 3 ms".
   void SetUp(LinkId first, bool up, std::string why = "is down");
   bool IsUp(LinkId link) const;
+  bool HasLink(LinkId link) const { return edges_.contains(link); }
   // The same link the other way.
   LinkId BackOf(LinkId link) const { return edges_.at(link).back; }
 

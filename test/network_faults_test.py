@@ -4,6 +4,7 @@
 usage: network_faults_test.py PHANTORA_RUN NCCL_PERF
 """
 
+import json
 import os
 import pathlib
 import re
@@ -125,6 +126,30 @@ class NetworkFaultsTest(unittest.TestCase):
         for several in (time("split\n  paths: 16"), time("ecmp", NCCL_IB_QPS_PER_CONNECTION="16")):
             self.assertLess(several, 0.95 * hashed)
             self.assertGreater(several, spray)
+
+    # --- What links carried ----------------------------------------------------------
+
+    def test_the_busiest_links_are_told(self):
+        report, trace = (pathlib.Path(self.directory.name, name) for name in ("report", "trace.json"))
+        self.microseconds("{at_ms: 10, down: group 0 rail 0 to spine 1}", reroute_ms=3,
+                          said=["network: the busiest link, host 0 NIC 0 to group 0 rail 0, carried"],
+                          options=["--report", str(report), "--trace", str(trace)])
+        links = json.loads((report / "report.json").read_text())["links"]
+        busiest = {link["name"]: link for link in links["busiest"]}
+        nic, left = busiest["host 0 NIC 0 to group 0 rail 0"], busiest["group 0 rail 0 to spine 0"]
+        # Both all-reduces: 1.5 times the bytes, half of them by each interface, and InfiniBand's headers.
+        self.assertAlmostEqual(nic["bytes"], 2 * 0.75 * BYTES / 0.978, delta=1e-3 * BYTES)
+        self.assertAlmostEqual(nic["peak_share"], 1, delta=0.01)
+        self.assertEqual(nic["gbit_per_s"], 400)
+        # From 3.5 to 10 ms the other spine carried half of that.
+        self.assertAlmostEqual(nic["bytes"] - left["bytes"], (10 - 3.49) * 1e-3 * 50e9 / 2, delta=3e6)
+        def share(link, at_s):
+            return link["share"][int((at_s - links["start_s"]) / links["bin_s"])]
+        for at_s, nic_share, left_share in ((0.007, 1, 0.5), (0.0115, 0, 0), (0.020, 1, 1)):
+            self.assertAlmostEqual(share(nic, at_s), nic_share, delta=0.02)
+            self.assertAlmostEqual(share(left, at_s), left_share, delta=0.02)
+        counters = {event["name"] for event in json.loads(trace.read_text()) if event["ph"] == "C"}
+        self.assertIn("host 0 NIC 0 to group 0 rail 0", counters)
 
     # --- Mistakes ----------------------------------------------------------------
 

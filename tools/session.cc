@@ -24,6 +24,7 @@
 #include "tools/emulated_host.h"
 #include "tools/host_files.h"
 #include "tools/launcher_rank.h"
+#include "tools/link_statistics.h"
 #include "tools/nccl_statistics.h"
 #include "tools/rank_output.h"
 #include "tools/run_recorder.h"
@@ -151,7 +152,8 @@ void ReportNetwork(const NetworkEvents& events, uint64_t rerouted) {
 
 void Report(const SessionOptions& options, const Supervisor& supervisor, RunRecorder& recorder,
             ReportFiles* report, const GpuServices& services,
-            const std::vector<std::unique_ptr<EmulatedHost>>& hosts, const NcclStatistics& nccl) {
+            const std::vector<std::unique_ptr<EmulatedHost>>& hosts, const NcclStatistics& nccl,
+            const LinkStatistics* links) {
   const Machine& machine = hosts[0]->machine();
   const std::string unknown = machine.unknowns->Report();
   if (!unknown.empty()) {
@@ -183,6 +185,7 @@ void Report(const SessionOptions& options, const Supervisor& supervisor, RunReco
                                 .unknowns = unknown},
                                recorder);
     content["nccl"] = nccl.Json();
+    if (links != nullptr) content["links"] = links->Json();
     Tell(report->Write(content), absl::StrCat(options.report, "/report.html"));
   }
   if (!options.verbose) return;
@@ -312,6 +315,7 @@ int Supervise(const SessionOptions& options, int signals) {
   RunRecorder recorder({.start = ProcessClocks::Start(),
                         .now = [&clocks](pid_t process) { return clocks->NowOf(process); },
                         .launcher_rank = LauncherRank});
+  TraceWriter* const trace_writer = trace.get();
   recorder.SetTrace(std::move(trace));
   if (simulated) services.observer = &recorder;
   TurnLock machine_lock;
@@ -328,6 +332,8 @@ int Supervise(const SessionOptions& options, int signals) {
   single.host.gpus = options.gpus;
   auto fabric = ClusterFabric::Create(job ? job->cluster : single);
   if (!fabric.ok()) return Fail(fabric.status());
+  std::unique_ptr<LinkStatistics> links;
+  if (simulated) links = std::make_unique<LinkStatistics>(fabric->get(), ProcessClocks::Start());
   (*fabric)->events().SetStart(ProcessClocks::Start());
   if (!simulated && (*fabric)->events().ahead() > 0) {
     LogWarning("nothing happens to the cluster's network: its events are in simulated time");
@@ -466,8 +472,14 @@ int Supervise(const SessionOptions& options, int signals) {
         "contributed (--nccl-reduce)",
         uncomputed, options.largest_reduction));
   }
-  if (simulated) ReportNetwork((*fabric)->events(), nccl.world().rerouted());
-  Report(options, **supervisor, recorder, report.get(), services, hosts, nccl_statistics);
+  if (links != nullptr) {
+    ReportNetwork((*fabric)->events(), nccl.world().rerouted());
+    links->Finish(nccl.world().now());
+    if (const std::string line = links->Line(); !line.empty()) LogSummary(line);
+    if (trace_writer != nullptr) links->Trace(trace_writer);
+  }
+  Report(options, **supervisor, recorder, report.get(), services, hosts, nccl_statistics,
+         links.get());
   if (!nccl_failure.empty()) return 1;
   if (WIFSIGNALED(status)) {
     LogInfo(absl::StrCat("the command was ended by signal ", WTERMSIG(status)));

@@ -85,6 +85,10 @@ class LaunchTest(ClusterTest):
                 server.close()
         self.assertEqual(output.count("PASSED ports"), 3, output)
 
+    def test_ranks_share_memory_until_they_write_to_it(self):
+        output = self.run_program("shared_memory", hosts=2, options=["--share-memory", "on"])
+        self.assertEqual(output.count("PASSED shared_memory"), 2, output)
+
     def test_torchrun_on_every_host(self):
         result = phantora(
             "sh", "-c", f"{VENV}/torchrun --nnodes=$NNODES --node-rank=$NODE_RANK --nproc-per-node=1"

@@ -184,6 +184,7 @@ absl::StatusOr<Job> PlanJob(const JobOptions& options, const std::vector<std::st
     started = IsLauncher(command) ? Started::kPerHost : Started::kPerRank;
   }
   const bool per_host = started != Started::kPerRank;
+  job.processes = hosts * (options.ranks_per_host > 0 ? options.ranks_per_host : gpus);
   Place place;
   place.locals = per_host ? 1 : options.ranks_per_host > 0 ? options.ranks_per_host : gpus;
   place.ranks = place.locals * hosts;

@@ -41,6 +41,7 @@ struct Job {
   std::vector<std::string> hosts;      // their names
   std::vector<std::string> addresses;  // of hosts, among those of the real machine's loopback
   std::vector<RankCommand> ranks;      // none: the command is started once, as it is
+  int processes = 1;                   // that use GPUs, as far as is known: one for each
 };
 
 // Errors: no such cluster, more ranks than a host has GPUs, an unknown kind of variables.

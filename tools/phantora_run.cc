@@ -59,6 +59,15 @@ int main(int argc, char** argv) {
                  "start fewer ranks than a host has GPUs")
       ->check(CLI::Range(1, phantora::kMostGpus))
       ->needs(cluster);
+  const std::map<std::string, std::optional<bool>> sharing = {
+      {"auto", std::nullopt}, {"on", true}, {"off", false}};
+  app.add_option_function<std::string>(
+         "--share-memory",
+         [&options, sharing](const std::string& word) { options.share_memory = sharing.at(word); },
+         "ranks share memory that is the same until they write to it, so that more of them fit: "
+         "auto (default: if there is little), on or off")
+      ->check(CLI::IsMember(sharing))
+      ->needs(cluster);
   app.add_option("--rank-env", options.job.variables,
                  "environment variables that ranks get: torch (RANK, MASTER_ADDR, ...), slurm, "
                  "ompi, none, or several with commas")

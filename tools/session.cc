@@ -7,6 +7,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <memory>
 #include <mutex>
 #include <tuple>
@@ -69,8 +70,28 @@ std::string Prepend(const std::string& directory, const char* variable) {
   return old == nullptr || *old == '\0' ? directory : absl::StrCat(directory, ":", old);
 }
 
+// Memory that a rank of PyTorch takes when it trains, about.
+constexpr uint64_t kRankBytes = uint64_t{1} << 30;
+// Ranks that need more than this part of what is free share memory unless they are told not to.
+constexpr double kMuchOfMemory = 0.5;
+// Large pieces of memory have pages of their own then, and are the same in all ranks; see
+// malloc(3).
+constexpr char kMapThreshold[] = "MALLOC_MMAP_THRESHOLD_", kLargePiece[] = "65536";
+
+bool SharesMemory(const SessionOptions& options, const std::optional<Job>& job) {
+  if (!job || options.host_time.mode == HostTimeMode::kReal) return false;
+  if (options.share_memory) return *options.share_memory;
+  uint64_t free_bytes = 0;
+  std::ifstream file("/proc/meminfo");
+  for (std::string name, rest; file >> name && std::getline(file, rest);) {
+    if (name == "MemAvailable:") free_bytes = std::strtoull(rest.c_str(), nullptr, 10) << 10;
+  }
+  const double needed = static_cast<double>(kRankBytes) * job->processes;
+  return needed > kMuchOfMemory * static_cast<double>(free_bytes);
+}
+
 LaunchOptions MakeLaunchOptions(const SessionOptions& options, const DriverLibraries& driver,
-                                const std::optional<Job>& job) {
+                                const std::optional<Job>& job, bool share_memory) {
   LaunchOptions launch;
   launch.command = options.command;
   launch.environment.emplace_back("LD_LIBRARY_PATH",
@@ -78,7 +99,10 @@ LaunchOptions MakeLaunchOptions(const SessionOptions& options, const DriverLibra
   if (!driver.program_directory.empty()) {
     launch.environment.emplace_back("PATH", Prepend(driver.program_directory, "PATH"));
   }
-  launch.same_addresses = options.host_time.mode == HostTimeMode::kFixed;
+  launch.same_addresses = share_memory || options.host_time.mode == HostTimeMode::kFixed;
+  if (share_memory && std::getenv(kMapThreshold) == nullptr) {
+    launch.environment.emplace_back(kMapThreshold, kLargePiece);
+  }
   if (job) launch.ranks = job->ranks;
   return launch;
 }
@@ -250,7 +274,10 @@ int Supervise(const SessionOptions& options, int signals) {
   auto driver = FindDriverLibraries(options.driver, options.force_driver_abi);
   if (!driver.ok()) return Fail(driver.status());
   const bool simulated = options.host_time.mode != HostTimeMode::kReal;
-  auto filter = BuildFilter({.simulated_time = simulated, .virtual_hosts = job.has_value()});
+  const bool share_memory = SharesMemory(options, job);
+  auto filter = BuildFilter({.simulated_time = simulated,
+                             .shared_memory = share_memory,
+                             .virtual_hosts = job.has_value()});
   if (!filter.ok()) return Fail(filter.status());
   std::unique_ptr<TraceWriter> trace;
   if (!options.trace.empty()) {
@@ -284,7 +311,7 @@ int Supervise(const SessionOptions& options, int signals) {
   }
   if (simulated) AskForShortSlices();
   // The child is forked before any thread exists.
-  auto command = Launch(*filter, MakeLaunchOptions(options, *driver, job));
+  auto command = Launch(*filter, MakeLaunchOptions(options, *driver, job, share_memory));
   if (!command.ok()) return Fail(command.status());
   if (output != nullptr) output->Start();
 
@@ -404,11 +431,18 @@ int Supervise(const SessionOptions& options, int signals) {
   if (job) {
     for (const RankCommand& rank : job->ranks) host_of_rank.push_back(rank.host);
   }
+  std::unique_ptr<PageSharing> sharing;
+  if (share_memory) {
+    auto made = PageSharing::Create();
+    if (!made.ok()) return Fail(made.status());
+    sharing = *std::move(made);
+  }
   std::optional<RankEnd> first_failure;
   std::unique_ptr<StatusLine> status_line;
   auto supervisor = Supervisor::Create(
       {.hosts = views,
        .host_of_rank = host_of_rank,
+       .sharing = sharing.get(),
        .rank_ended =
            [&](const RankEnd& end) {
              output->Flush();
@@ -477,6 +511,9 @@ int Supervise(const SessionOptions& options, int signals) {
     links->Finish(nccl.world().now());
     if (const std::string line = links->Line(); !line.empty()) LogSummary(line);
     if (trace_writer != nullptr) links->Trace(trace_writer);
+  }
+  if (sharing != nullptr && options.verbose && !sharing->Describe().empty()) {
+    LogInfo(sharing->Describe());
   }
   Report(options, **supervisor, recorder, report.get(), services, hosts, nccl_statistics,
          links.get());

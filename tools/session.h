@@ -17,6 +17,9 @@ struct SessionOptions {
   int gpus = 1;
   // With a cluster, it says which GPUs there are.
   JobOptions job;
+  // Ranks share memory that is the same (PageSharing). By default if they would otherwise need most
+  // of the machine's.
+  std::optional<bool> share_memory;
   bool native_nccl = false;             // the program's own libnccl.so.2 is left in place
   int64_t largest_reduction = 1 << 20;  // bytes; of larger ones NCCL's result is rank 0's share
   std::string driver = "auto";

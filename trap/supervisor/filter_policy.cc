@@ -161,6 +161,12 @@ absl::StatusOr<std::vector<sock_filter>> BuildFilter(const FilterOptions& option
   policy.Trap(SCMP_SYS(mmap), {SCMP_A3(SCMP_CMP_MASKED_EQ, MAP_SHARED, MAP_SHARED),
                                SCMP_A4(SCMP_CMP_MASKED_EQ, 0x80000000, 0)});
   if (options.simulated_time) TrapTime(policy);
+  if (options.shared_memory) {
+    for (const uint64_t advice : {MADV_DONTNEED, MADV_FREE}) {
+      policy.Trap(SCMP_SYS(madvise), {SCMP_A2(SCMP_CMP_EQ, advice)});
+    }
+    policy.Trap(SCMP_SYS(mremap));
+  }
   if (options.virtual_hosts) {
     for (int call : {SCMP_SYS(uname), SCMP_SYS(sysinfo), SCMP_SYS(sched_getaffinity),
                      SCMP_SYS(sched_setaffinity), SCMP_SYS(bind), SCMP_SYS(connect)}) {

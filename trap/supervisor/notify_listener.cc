@@ -88,6 +88,16 @@ absl::Status NotifyListener::Replace(uint64_t id, int target, int file) {
   return absl::InvalidArgumentError(std::strerror(errno));
 }
 
+absl::StatusOr<int> NotifyListener::AddDescriptor(uint64_t id, int file) {
+  seccomp_notif_addfd request{};
+  request.id = id;
+  request.srcfd = file;
+  request.newfd_flags = O_CLOEXEC;
+  const int added = ioctl(fd(), SECCOMP_IOCTL_NOTIF_ADDFD, &request);
+  if (added >= 0) return added;
+  return absl::UnavailableError(std::strerror(errno));
+}
+
 bool NotifyListener::StillPending(uint64_t id) {
   return ioctl(fd(), SECCOMP_IOCTL_NOTIF_ID_VALID, &id) == 0;
 }

@@ -18,6 +18,7 @@
 #include "trap/supervisor/held_calls.h"
 #include "trap/supervisor/message_times.h"
 #include "trap/supervisor/notify_listener.h"
+#include "trap/supervisor/page_sharing.h"
 #include "trap/supervisor/process_clocks.h"
 #include "trap/supervisor/thread_activity.h"
 #include "trap/supervisor/tracees.h"
@@ -44,6 +45,7 @@ class SimulatedTime {
     ProcessClocks::Options clocks;
     Unknowns* unknowns;
     CallLog* log;
+    PageSharing* sharing = nullptr;
     int epoll;  // gets descriptors that Ready() is for
   };
 
@@ -151,6 +153,8 @@ class SimulatedTime {
   // Takes in what was submitted before everybody stopped who is earlier than `before`; how much
   // that was.
   int SubmitAll(VirtualTime before);
+  // Shares memory of a process now and then, if there is one with much of its own.
+  void ShareMemory(NotifyListener& listener);
   // Let it come; MayPass() has allowed it.
   void PassToEvent(pid_t process, VirtualTime event, NotifyListener& listener);
   void PassToTimer(VirtualTimers::Due due, NotifyListener& listener);
@@ -188,6 +192,7 @@ class SimulatedTime {
   int64_t let_go_since_ = 0;  // real time, ns
   pid_t runner_ = 0;
   int64_t last_signal_check_ns_ = 0;  // real time
+  int64_t last_sharing_ns_ = 0;       // real time
   bool signals_sent_ = false;         // by somebody who may not have stopped since
   // The thread that was found running, how long it had run, and when that was, ns.
   pid_t suspect_ = 0;

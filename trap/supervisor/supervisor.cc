@@ -72,6 +72,7 @@ absl::StatusOr<std::unique_ptr<Supervisor>> Supervisor::Create(const Options& op
                                                   .waited = options.waited},
                                        .unknowns = options.unknowns,
                                        .log = options.log,
+                                       .sharing = options.sharing,
                                        .epoll = supervisor->epoll_.get()});
     if (!time.ok()) return time.status();
     supervisor->time_ = *std::move(time);
@@ -181,6 +182,7 @@ void Supervisor::ServeCall(const seccomp_notif& notification, NotifyListener& li
   }
   const VirtualHost& host = options_.hosts[static_cast<size_t>(tracee->host)];
   if (ServeHostCall(notification, *tracee, host, listener)) return;
+  if (options_.sharing != nullptr && options_.sharing->Serve(notification, listener)) return;
   if (port_calls_ && port_calls_->Serve(notification, *tracee, listener)) return;
   if (path_calls_.Serve(notification, *tracee, host.files, listener)) return;
   if (ServeStarterCall(notification, *tracee, listener)) return;

@@ -15,6 +15,7 @@
 #include "trap/call_log.h"
 #include "trap/supervisor/launcher.h"
 #include "trap/supervisor/open_files.h"
+#include "trap/supervisor/page_sharing.h"
 #include "trap/supervisor/path_calls.h"
 #include "trap/supervisor/port_calls.h"
 #include "trap/supervisor/rank_starter.h"
@@ -39,6 +40,7 @@ class Supervisor {
     std::vector<VirtualHost> hosts;
     // By rank, if the command is started by RunRanks().
     std::vector<int> host_of_rank;
+    PageSharing* sharing = nullptr;  // shares memory of processes, if given
     // Called when one has ended.
     std::function<void(const RankEnd&)> rank_ended;
     CallLog* log;

@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+"""Ranks have the same things in memory, which may be shared as long as nobody notices: what each writes is
+its own, and memory keeps its bytes.
+
+    shared_memory.py    (two ranks or more)
+"""
+
+import ctypes
+import hashlib
+import mmap
+import os
+import random
+import sys
+import threading
+import time
+
+import torch
+
+RANK = int(os.environ["RANK"])
+MIB = 1 << 20
+SAME, ZEROS, OWN, MAPPED = 192 * MIB, 96 * MIB, 32 * MIB, 64 * MIB
+PAGE = 4096
+MOST_LOOKS = 20000
+
+
+def own_memory():
+    """Of this process, in bytes, as far as nobody shares it."""
+    with open("/proc/self/smaps_rollup") as file:
+        return sum(int(line.split()[1]) for line in file if line.startswith(("Private_Dirty:",))) << 10
+
+
+def digest(buffer):
+    return hashlib.blake2b(buffer).hexdigest()
+
+
+def main():
+    torch.zeros(1, device="cuda")
+    most = own_memory() + OWN + MAPPED + (SAME + ZEROS) // 4
+    # One that waits without an end.
+    threading.Thread(target=threading.Event().wait, daemon=True).start()
+    pattern = random.Random(1).randbytes(16 * MIB)
+    same = bytearray(pattern * (SAME // len(pattern)))
+    for page in range(0, SAME, PAGE):  # no two pages of it are alike
+        same[page:page + 8] = page.to_bytes(8, "little")
+    zeros = bytearray(b"\1") * ZEROS
+    zeros[:] = bytes(ZEROS)
+    own = bytearray(random.Random(RANK + 2).randbytes(OWN))
+    mapped = mmap.mmap(-1, MAPPED, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    mapped[:] = pattern * (MAPPED // len(pattern))
+    expected = [digest(buffer) for buffer in (same, zeros, own, mapped)]
+    for look in range(MOST_LOOKS):
+        time.sleep(0.001)
+        if look % 500 == 0 and own_memory() < most:
+            break
+    own_now = own_memory()
+    assert own_now < most, (own_now / MIB, most / MIB)
+    assert [digest(buffer) for buffer in (same, zeros, own, mapped)] == expected
+
+    # Everybody writes something else to the same places.
+    for page in range(0, SAME, 97 * PAGE):
+        same[page + 100:page + 108] = (page + RANK).to_bytes(8, "little")
+        zeros[page // 2 + 5] = RANK + 1
+    time.sleep(3)
+    for page in range(0, SAME, 97 * PAGE):
+        assert same[page + 100:page + 108] == (page + RANK).to_bytes(8, "little")
+        assert same[page + 108:page + 200] == pattern[(page + 108) % len(pattern):][:92]
+        assert zeros[page // 2 + 5] == RANK + 1
+
+    # Memory that is given back is zero when it is read again, or is not given back.
+    try:
+        mapped.madvise(mmap.MADV_DONTNEED)
+    except OSError:
+        assert digest(mapped) == expected[3]
+    else:
+        assert not any(mapped[i] for i in range(0, MAPPED, 997))
+    # Grown in place or elsewhere, or not at all; what is new is zero.
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.restype = libc.mremap.restype = ctypes.c_void_p
+    libc.realloc.restype = ctypes.c_void_p
+    libc.malloc.restype = ctypes.c_void_p
+    block = libc.malloc(ctypes.c_size_t(SAME))
+    ctypes.memmove(block, bytes(same), SAME)
+    for _ in range(2000):
+        time.sleep(0.001)
+    grown = libc.realloc(ctypes.c_void_p(block), ctypes.c_size_t(2 * SAME))
+    assert digest(ctypes.string_at(grown, SAME)) == digest(same)
+    ctypes.memset(ctypes.c_void_p(grown + SAME), 7, SAME)
+    print(f"PASSED shared_memory: {own_now // MIB} MiB of its own", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

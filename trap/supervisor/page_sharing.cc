@@ -1,0 +1,259 @@
+#include "trap/supervisor/page_sharing.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_format.h"
+#include "trap/supervisor/stopped_process.h"
+#include "trap/supervisor/unique_fd.h"
+
+namespace phantora {
+namespace {
+
+// Memory that a process must have got, or others given to the pool, before it is looked at again: a
+// look takes a second for two gigabytes.
+constexpr uint64_t kWorthWhile = (96 << 20) / kPageBytes;
+constexpr int64_t kLookEvery = 1'000'000'000;  // ns of real time
+// Pages: shorter runs would cost a mapping each, of which a process may have 65,530.
+constexpr uint64_t kShortestRun = 8;
+constexpr size_t kMostRuns = 4096, kMostMappings = 40'000;
+constexpr uint64_t kSmallestMapping = 64 << 10;
+constexpr uint64_t kBatch = 256;  // pages read at a time
+constexpr uint64_t kPresent = uint64_t{1} << 63, kSwapped = uint64_t{1} << 62;  // pagemap
+
+int64_t Now() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec * int64_t{1'000'000'000} + now.tv_nsec;
+}
+
+// Of /proc/PID/statm: resident pages that no file is behind.
+uint64_t AnonymousPages(pid_t process) {
+  char path[64], text[128] = {};
+  snprintf(path, sizeof path, "/proc/%d/statm", process);
+  const UniqueFd file(open(path, O_RDONLY | O_CLOEXEC));
+  if (read(file.get(), text, sizeof text - 1) <= 0) return 0;
+  unsigned long resident = 0, shared = 0;
+  if (sscanf(text, "%*u %lu %lu", &resident, &shared) != 2 || shared > resident) return 0;
+  return resident - shared;
+}
+
+bool IsZero(const uint8_t* page) {
+  return page[0] == 0 && memcmp(page, page + 1, kPageBytes - 1) == 0;
+}
+
+// A line of /proc/PID/smaps that begins a mapping.
+struct Mapping {
+  unsigned long begin = 0, end = 0;
+  bool eligible = false;
+
+  static bool Parse(const std::string& line, Mapping& mapping) {
+    char access[8] = {}, name[128] = {};
+    unsigned long inode = 0;
+    const int fields = sscanf(line.c_str(), "%lx-%lx %7s %*x %*s %lu %127s", &mapping.begin,
+                              &mapping.end, access, &inode, name);
+    if (fields < 4) return false;
+    // Stacks and the like have names.
+    const bool is_heap = strcmp(name, "[heap]") == 0;
+    mapping.eligible = strcmp(access, "rw-p") == 0 && inode == 0 && (fields == 4 || is_heap) &&
+                       mapping.end - mapping.begin >= kSmallestMapping;
+    return true;
+  }
+};
+
+// Flags of smaps that a new mapping would not have: locked, huge, of userfaultfd, wiped or not
+// copied by fork, growing downwards, for devices.
+bool HasFlags(const std::string& line) {
+  for (const char* flag : {" lo", " ht", " um", " uw", " ui", " wf", " dc", " gd", " io", " pf"}) {
+    if (absl::StrContains(line, flag)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<PageSharing>> PageSharing::Create() {
+  auto pool = PagePool::Create();
+  if (!pool.ok()) return pool.status();
+  std::unique_ptr<PageSharing> sharing(new PageSharing());
+  sharing->pool_ = *std::move(pool);
+  return sharing;
+}
+
+bool PageSharing::Wants(pid_t id) {
+  StoppedProcess::ReleaseLate();
+  Process& process = processes_[id];
+  const int64_t now = Now();
+  if (now < process.next_look_ns) return false;
+  process.next_look_ns = now + kLookEvery;
+  const uint64_t own = AnonymousPages(id);
+  return own >= process.own + kWorthWhile ||
+         (own >= kWorthWhile && pool_->pages() >= process.pool + kWorthWhile);
+}
+
+void PageSharing::FindRunsIn(pid_t process, int pagemap, uint64_t begin, uint64_t end,
+                             std::vector<Run>& runs) {
+  const RemoteMemory memory(process);
+  Run run;
+  const auto finish = [&] {
+    if (run.pages >= kShortestRun && runs.size() < kMostRuns) runs.push_back(run);
+    run = Run();
+  };
+  std::vector<uint8_t> bytes(kBatch * kPageBytes);
+  std::vector<uint64_t> present(kBatch);
+  for (uint64_t at = begin; at < end; at += kBatch * kPageBytes) {
+    const uint64_t count = std::min(kBatch, (end - at) / kPageBytes);
+    const auto wanted = static_cast<ssize_t>(count * sizeof(uint64_t));
+    if (pread(pagemap, present.data(), static_cast<size_t>(wanted),
+              static_cast<off_t>(at / kPageBytes * sizeof(uint64_t))) != wanted) {
+      return;
+    }
+    for (uint64_t i = 0; i < count;) {
+      const auto is_there = [&](uint64_t page) {
+        return (present[page] & kPresent) != 0 && (present[page] & kSwapped) == 0;
+      };
+      if (!is_there(i)) {
+        finish();
+        ++i;
+        continue;
+      }
+      uint64_t last = i;
+      while (last < count && is_there(last)) ++last;
+      if (!memory.Read(RemoteAddress{at + i * kPageBytes}, bytes.data(), (last - i) * kPageBytes)) {
+        return;
+      }
+      for (uint64_t page = i; page < last; ++page) {
+        const uint8_t* content = &bytes[(page - i) * kPageBytes];
+        const int64_t next = run.number + static_cast<int64_t>(run.pages);
+        if (IsZero(content)) {
+          if (run.pages == 0 || run.number != kZeros) finish();
+          if (run.pages == 0) run = {at + page * kPageBytes, 0, kZeros};
+          ++run.pages;
+        } else if (run.pages > 0 && run.number != kZeros &&
+                   pool_->Equals(static_cast<uint32_t>(next), content)) {
+          ++run.pages;
+        } else if (const auto number = pool_->Offer(process, content)) {
+          const bool follows = run.pages > 0 && run.number != kZeros && next == *number;
+          if (!follows) {
+            finish();
+            run = {at + page * kPageBytes, 0, *number};
+          }
+          ++run.pages;
+        } else {
+          finish();
+        }
+      }
+      i = last;
+    }
+  }
+  finish();
+}
+
+bool PageSharing::FindRuns(pid_t process, std::vector<Run>& runs) {
+  char path[64];
+  snprintf(path, sizeof path, "/proc/%d/pagemap", process);
+  const UniqueFd pagemap(open(path, O_RDONLY | O_CLOEXEC));
+  snprintf(path, sizeof path, "/proc/%d/smaps", process);
+  std::ifstream smaps(path);
+  if (!pagemap.valid() || !smaps) return false;
+  std::vector<Mapping> eligible;
+  Mapping mapping;
+  size_t mappings = 0;
+  for (std::string line; std::getline(smaps, line);) {
+    if (absl::StartsWith(line, "VmFlags:")) {
+      if (mapping.eligible && !HasFlags(line)) eligible.push_back(mapping);
+      mapping.eligible = false;
+    } else if (line[0] >= '0' && line[0] <= 'f' && line.find('-') < line.find(' ')) {
+      mappings += Mapping::Parse(line, mapping) ? 1 : 0;
+    }
+  }
+  if (mappings + 2 * kMostRuns > kMostMappings) return false;
+  for (const Mapping& each : eligible) {
+    FindRunsIn(process, pagemap.get(), each.begin, each.end, runs);
+  }
+  return true;
+}
+
+bool PageSharing::Share(pid_t id, uint64_t call, NotifyListener& listener,
+                        const std::function<bool(pid_t)>& held) {
+  const auto stopped = StoppedProcess::Stop(id, held);
+  if (stopped == nullptr) {
+    ++failures_;
+    return false;
+  }
+  std::vector<Run> runs;
+  if (!FindRuns(id, runs)) return false;
+  ++looks_;
+  const auto descriptor = listener.AddDescriptor(call, pool_->file());
+  if (!descriptor.ok()) return false;
+  const auto file = static_cast<uint64_t>(*descriptor);
+  Process& process = processes_[id];
+  bool done = true;
+  for (const Run& run : runs) {
+    const bool zeros = run.number == kZeros;
+    const uint64_t flags = MAP_PRIVATE | MAP_FIXED | (zeros ? MAP_ANONYMOUS : 0);
+    const uint64_t offset = zeros ? 0 : static_cast<uint64_t>(run.number) * kPageBytes;
+    const auto result =
+        stopped->Call(SYS_mmap, {run.address, run.pages * kPageBytes, PROT_READ | PROT_WRITE, flags,
+                                 zeros ? ~uint64_t{0} : file, offset});
+    // Without memory for the mapping, it stays what it was.
+    if (!result || *result != static_cast<int64_t>(run.address)) {
+      done = false;
+      break;
+    }
+    any_ = true;
+    (zeros ? zeros_ : shared_) += run.pages;
+    process.shared += run.pages;
+  }
+  stopped->Call(SYS_close, {file, 0, 0, 0, 0, 0});
+  process.own = AnonymousPages(id);
+  process.pool = pool_->pages();
+  return done;
+}
+
+bool PageSharing::IsShared(pid_t process, uint64_t begin, uint64_t end) {
+  char path[64];
+  snprintf(path, sizeof path, "/proc/%d/maps", process);
+  std::ifstream maps(path);
+  for (std::string line; std::getline(maps, line);) {
+    unsigned long from = 0, to = 0;
+    if (sscanf(line.c_str(), "%lx-%lx", &from, &to) != 2 || from >= end || to <= begin) continue;
+    if (absl::StrContains(line, PagePool::kName)) return true;
+  }
+  return false;
+}
+
+bool PageSharing::Serve(const seccomp_notif& notification, NotifyListener& listener) {
+  const auto& arguments = notification.data.args;
+  const bool is_mremap = notification.data.nr == SYS_mremap;
+  if (!is_mremap && notification.data.nr != SYS_madvise) return false;
+  const uint64_t begin = arguments[0], end = begin + arguments[1];
+  const bool grows = is_mremap && arguments[2] > arguments[1];
+  if (any_ && (grows || !is_mremap) && IsShared(static_cast<pid_t>(notification.pid), begin, end)) {
+    listener.ReplyError(notification.id, is_mremap ? ENOMEM : EINVAL);
+  } else {
+    listener.ReplyContinue(notification.id);
+  }
+  return true;
+}
+
+std::string PageSharing::Describe() const {
+  if (shared_ + zeros_ == 0) return "";
+  const auto mib = [](uint64_t pages) { return pages * kPageBytes >> 20; };
+  return absl::StrFormat(
+      "memory: %d MiB of processes were found to be the same and are shared (%d MiB), %d MiB of "
+      "zeros given back; %d looks, %d in vain",
+      mib(shared_), mib(pool_->pages()), mib(zeros_), looks_, failures_);
+}
+
+}  // namespace phantora

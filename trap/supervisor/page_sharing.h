@@ -1,0 +1,81 @@
+// Ranks run the same program, and half of their memory is the same: libraries' code for GPUs,
+// unpacked by each for itself. It is shared here, page by page, until somebody writes to it.
+#ifndef PHANTORA_TRAP_SUPERVISOR_PAGE_SHARING_H_
+#define PHANTORA_TRAP_SUPERVISOR_PAGE_SHARING_H_
+
+#include <linux/seccomp.h>
+#include <sys/types.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "trap/supervisor/notify_listener.h"
+#include "trap/supervisor/page_pool.h"
+#include "trap/supervisor/remote_memory.h"
+
+namespace phantora {
+
+// Takes no privilege but that of tracing one's own processes. Only private, anonymous, writable
+// memory is shared; pages of zeros are given back. A process notices no more than that
+// /proc/PID/maps has other lines, and that two calls fail where memory is shared, as they may:
+// madvise(MADV_DONTNEED), which would not find zeros there, and mremap to a larger size. Not
+// thread-safe.
+class PageSharing {
+ public:
+  // Errors: see PagePool::Create().
+  static absl::StatusOr<std::unique_ptr<PageSharing>> Create();
+
+  // Has the process so much memory of its own that a look is worth while?
+  bool Wants(pid_t process);
+
+  // Shares what it can. Nothing may run in the process or write to its memory meanwhile; `held`
+  // names threads whose calls the supervisor holds, one of which is `call`. False: it cannot be
+  // done with this process now.
+  bool Share(pid_t process, uint64_t call, NotifyListener& listener,
+             const std::function<bool(pid_t)>& held);
+
+  // madvise and mremap; false if the call is none of them.
+  bool Serve(const seccomp_notif& notification, NotifyListener& listener);
+
+  void ProcessDied(pid_t process) { processes_.erase(process); }
+
+  // "820 MiB of 4 processes are shared, which take 210 MiB"; empty if nothing is.
+  std::string Describe() const;
+
+ private:
+  struct Process {
+    uint64_t own = 0;          // pages, after the last look
+    uint32_t pool = 0;         // pages that were in the pool then
+    uint64_t shared = 0;       // pages
+    int64_t next_look_ns = 0;  // real time
+  };
+  // Of the process's memory.
+  struct Run {
+    uint64_t address = 0;
+    uint64_t pages = 0;
+    int64_t number = 0;  // in the pool; kZeros
+  };
+  static constexpr int64_t kZeros = -1;
+
+  PageSharing() = default;
+  // What can be shared; appends to `runs`. False if memory cannot be read.
+  bool FindRuns(pid_t process, std::vector<Run>& runs);
+  void FindRunsIn(pid_t process, int pagemap, uint64_t begin, uint64_t end, std::vector<Run>& runs);
+  // Does a part of the process's memory between these addresses come from the pool?
+  static bool IsShared(pid_t process, uint64_t begin, uint64_t end);
+
+  std::unique_ptr<PagePool> pool_;
+  absl::flat_hash_map<pid_t, Process> processes_;
+  uint64_t shared_ = 0, zeros_ = 0, looks_ = 0,
+           failures_ = 0;  // pages; of all processes that ever were
+  bool any_ = false;
+};
+
+}  // namespace phantora
+
+#endif  // PHANTORA_TRAP_SUPERVISOR_PAGE_SHARING_H_

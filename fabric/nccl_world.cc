@@ -41,13 +41,6 @@ bool Agree(const Entry& a, const Entry& b) {
          (!HasRoot(a) || a.peer == b.peer) && (!Reduces(a) || a.reduction == b.reduction);
 }
 
-// Of the larger of what a rank sends and receives.
-int64_t BytesOf(const Entry& entry, int ranks) {
-  const bool all = entry.operation == nccl::Operation::kAllGather ||
-                   entry.operation == nccl::Operation::kReduceScatter;
-  return static_cast<int64_t>(entry.count) * NcclTypeBytes(entry.type) * (all ? ranks : 1);
-}
-
 int Sends(absl::Span<const Entry> entries) {
   return static_cast<int>(std::count_if(entries.begin(), entries.end(), [](const Entry& entry) {
     return entry.operation == nccl::Operation::kSend;
@@ -66,6 +59,12 @@ std::string RankList(const std::vector<int>& ranks) {
 }  // namespace
 
 int64_t NcclTypeBytes(uint8_t type) { return type < std::size(kTypes) ? kTypes[type].bytes : 0; }
+
+int64_t OperationBytes(const Entry& entry, int ranks) {
+  const bool all = entry.operation == nccl::Operation::kAllGather ||
+                   entry.operation == nccl::Operation::kReduceScatter;
+  return static_cast<int64_t>(entry.count) * NcclTypeBytes(entry.type) * (all ? ranks : 1);
+}
 
 const char* NameOf(nccl::Operation operation) {
   return kOperationNames[static_cast<int>(operation)];
@@ -106,7 +105,7 @@ NcclWorld::Occupancy NcclWorld::OccupancyOf(const NcclEndpoint& endpoint,
   const int sends = std::max(Sends(entries), 1);
   Occupancy most;
   for (const Entry& entry : entries) {
-    const int64_t bytes = BytesOf(entry, communicator.ranks());
+    const int64_t bytes = OperationBytes(entry, communicator.ranks());
     const auto plan = IsMessage(entry) ? options_.planner->Message(communicator, endpoint.rank,
                                                                    entry.peer, bytes, sends, false)
                                        : options_.planner->Collective(communicator, entry.operation,
@@ -239,7 +238,8 @@ void NcclWorld::JoinMessage(NcclTicket id, const Entry& entry, VirtualTime now) 
   operation.shares = sends ? std::vector{share, partner} : std::vector{partner, share};
   const Entry& send = operation.shares[0].entry;
   const Entry& receive = operation.shares[1].entry;
-  if (BytesOf(send, 1) > BytesOf(receive, 1)) return Mismatch(communicator, operation, share);
+  if (OperationBytes(send, 1) > OperationBytes(receive, 1))
+    return Mismatch(communicator, operation, share);
   Begin(operation_id, operation, communicator, now);
 }
 
@@ -253,7 +253,7 @@ void NcclWorld::Begin(OperationId id, Operation& operation, const Communicator& 
 void NcclWorld::MakePlan(Operation& operation, const Communicator& communicator, bool now) {
   operation.routes = routes_;
   const Entry& entry = operation.shares[0].entry;
-  const int64_t bytes = BytesOf(entry, communicator.ranks());
+  const int64_t bytes = OperationBytes(entry, communicator.ranks());
   if (operation.is_message) {
     auto sender = tickets_.find(operation.shares[0].ticket);
     operation.plan = options_.planner->Message(

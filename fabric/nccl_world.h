@@ -82,6 +82,8 @@ class PayloadMover {
 
 // In bytes; 0 if there is no such ncclDataType_t.
 int64_t NcclTypeBytes(uint8_t type);
+// Of the larger of what a rank sends and receives, in a communicator of so many.
+int64_t OperationBytes(const nccl::Entry& entry, int ranks);
 // "AllReduce".
 const char* NameOf(nccl::Operation operation);
 // "AllReduce of 1024 float32, sum".

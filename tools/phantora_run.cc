@@ -104,6 +104,10 @@ int main(int argc, char** argv) {
                  "write a timeline of the GPUs to this file, for ui.perfetto.dev");
   app.add_option("--report", options.report,
                  "write report.html and report.json about the run into this directory");
+  app.add_option(
+      "--record-step", options.record_step,
+      "write what rank 0's GPU did, and what each piece of work waited for, to this file, "
+      "for phantora-replay");
   app.add_flag("!--no-status", options.status,
                "no status line on the terminal while simulated time passes");
   app.add_option("--nice", options.nice,
@@ -156,6 +160,7 @@ int main(int argc, char** argv) {
   if (options.host_time.mode == phantora::HostTimeMode::kReal) {
     const char* needy = !options.trace.empty()         ? "--trace"
                         : !options.report.empty()      ? "--report"
+                        : !options.record_step.empty() ? "--record-step"
                         : !options.log_kernels.empty() ? "--log-kernels"
                                                        : nullptr;
     if (needy != nullptr) {

@@ -33,6 +33,7 @@
 #include "tools/run_summary.h"
 #include "tools/stall_watch.h"
 #include "tools/status_line.h"
+#include "tools/step_recorder.h"
 #include "tools/trace_writer.h"
 #include "trap/gpu/gpu_scheduler.h"
 #include "trap/gpu/gpu_timelines.h"
@@ -248,6 +249,36 @@ void AddNccl(NcclRuntime* nccl, int number, const std::string& libraries, Emulat
   host->files().AddText(absl::StrCat(libraries, "/libnccl.so.2"), library);
 }
 
+std::optional<StepRecorder::Options::Described> DescribeOperation(NcclRuntime& nccl,
+                                                                  uint64_t shared) {
+  const NcclRuntime::Pending pending = nccl.PendingOf(shared);
+  if (pending.communicator == nullptr) return std::nullopt;
+  const Communicator& communicator = *pending.communicator;
+  StepRecorder::Options::Described described = {
+      {communicator.number, communicator.places, communicator.settings}, {}};
+  for (const nccl::Entry& entry : pending.entries) {
+    described.collectives.push_back({entry.operation, OperationBytes(entry, communicator.ranks())});
+  }
+  return described;
+}
+
+// Completes what the recorder does not know, and writes it.
+absl::Status WriteStep(StepRecorder& recorder, const Cluster& cluster, int gpus, uint32_t sms,
+                       double memory_bytes_per_s, const std::string& file) {
+  StepRecord record = recorder.Take();
+  record.cluster = cluster.name;
+  record.gpu = cluster.host.gpu;
+  record.hosts = cluster.hosts;
+  record.gpus = gpus;
+  record.sms = sms;
+  record.memory_bytes_per_s = memory_bytes_per_s;
+  if (record.truncated) {
+    LogWarning(absl::StrFormat("%s has the first %d kernels, copies and NCCL operations only", file,
+                               record.nodes.size()));
+  }
+  return WriteStepRecord(record, file);
+}
+
 std::string DescribeFailure(const RankEnd& end, const Job& job) {
   const int status = end.wait_status;
   const std::string how = WIFSIGNALED(status)
@@ -384,6 +415,14 @@ int Supervise(const SessionOptions& options, int signals) {
                     .failed = nccl_failed,
                     .ended = [&](const auto& ended) { nccl_statistics.Add(ended); }});
   services.shared = &nccl;
+  std::unique_ptr<StepRecorder> step_recorder;
+  if (!options.record_step.empty()) {
+    step_recorder = std::make_unique<StepRecorder>(StepRecorder::Options{
+        .start = ProcessClocks::Start(),
+        .wanted = [](pid_t process) { return LauncherRank(process).value_or(0) == 0; },
+        .describe = [&nccl](uint64_t shared) { return DescribeOperation(nccl, shared); }});
+    services.order = step_recorder.get();
+  }
   StallWatch stalls({.waiting =
                          [&](VirtualTime since) {
                            std::lock_guard lock(machine_lock);
@@ -454,8 +493,11 @@ int Supervise(const SessionOptions& options, int signals) {
        .host_time = options.host_time,
        .device = &timelines,
        .unknowns = &unknowns,
-       .waited = [&recorder](pid_t process, pid_t, VirtualTime since,
-                             VirtualTime until) { recorder.Wait(process, since, until); },
+       .waited =
+           [&](pid_t process, pid_t, VirtualTime since, VirtualTime until) {
+             recorder.Wait(process, since, until);
+             if (step_recorder != nullptr) step_recorder->Waited(process, since, until);
+           },
        .between_calls =
            [&] {
              if (status_line == nullptr || !status_line->Wanted()) return;
@@ -476,6 +518,7 @@ int Supervise(const SessionOptions& options, int signals) {
              nccl.ProcessDied(process);
              timelines.ProcessDied(process);
              namer.ProcessDied(process);
+             if (step_recorder != nullptr) step_recorder->ProcessDied(process);
            }});
   if (!supervisor.ok()) {
     const char* without = simulated ? "; --host-time real does without simulated time" : "";
@@ -514,6 +557,14 @@ int Supervise(const SessionOptions& options, int signals) {
   }
   if (sharing != nullptr && options.verbose && !sharing->Describe().empty()) {
     LogInfo(sharing->Describe());
+  }
+  if (step_recorder != nullptr) {
+    const int ranks_per_host =
+        options.job.ranks_per_host > 0 ? options.job.ranks_per_host : gpus_per_host;
+    Tell(WriteStep(*step_recorder, job ? job->cluster : single, ranks_per_host,
+                   static_cast<uint32_t>(profile->sms()), (*model)->memory_bytes_per_s(),
+                   options.record_step),
+         options.record_step);
   }
   Report(options, **supervisor, recorder, report.get(), services, hosts, nccl_statistics,
          links.get());

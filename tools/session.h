@@ -36,6 +36,7 @@ struct SessionOptions {
   std::string log_kernels;    // a file; empty for none
   std::string trace;          // a file; empty for none
   std::string report;         // a directory; empty for none
+  std::string record_step;    // a file; empty for none
   bool status = true;         // a status line, if stderr is a terminal and time is simulated
   std::vector<std::string> command;
 };

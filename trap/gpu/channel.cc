@@ -10,6 +10,7 @@
 #include "trap/gpu/compute_object.h"
 #include "trap/gpu/copy_object.h"
 #include "trap/gpu/gpu_semaphore.h"
+#include "trap/gpu/order_observer.h"
 #include "trap/log.h"
 #include "trap/supervisor/process_tree.h"
 
@@ -177,6 +178,12 @@ Progress Channel::Fetch(ExecutionContext& context) {
   if (auto fault = context.memory().Read(config_.gpfifo + gp_get_ * abi::kGpEntryBytes, &entry,
                                          sizeof entry)) {
     return context.Check(fault, "GPFIFO");
+  }
+  if (!submitted_.empty()) {
+    if (OrderObserver* order = context.services.order) {
+      order->Fetched(config_.process, config_.id, submitted_.front());
+    }
+    submitted_.pop_front();
   }
   unread_ = entry & abi::kGpEntryAddressMask;
   unread_words_ = entry >> abi::kGpEntryLengthShift & abi::kGpEntryLengthMask;
@@ -368,28 +375,32 @@ Progress Channel::SemExecute(ExecutionContext& context, uint32_t data) {
   if (auto fault = context.memory().Read(write.address, &value, wide ? 8 : 4)) {
     return context.Check(fault, "semaphore acquire");
   }
-  const uint64_t mask = wide ? ~uint64_t{0} : 0xffffffff;
-  bool acquired = false;
+  std::function<bool(uint64_t)> satisfies;
   switch (operation) {
     case abi::host::kAcquire:
-      acquired = value == payload;
+      satisfies = [payload](uint64_t value) { return value == payload; };
       break;
     case abi::host::kAcquireStrictGeq:
-      acquired = value >= payload;
+      satisfies = [payload](uint64_t value) { return value >= payload; };
       break;
     case abi::host::kAcquireCircularGeq:
-      acquired = wide ? static_cast<int64_t>(value - payload) >= 0
-                      : static_cast<int32_t>(static_cast<uint32_t>(value - payload)) >= 0;
+      satisfies = [payload, wide](uint64_t value) {
+        return wide ? static_cast<int64_t>(value - payload) >= 0
+                    : static_cast<int32_t>(static_cast<uint32_t>(value - payload)) >= 0;
+      };
       break;
     case abi::host::kAcquireAnd:
-      acquired = (value & payload) != 0;
+      satisfies = [payload](uint64_t value) { return (value & payload) != 0; };
       break;
     case abi::host::kAcquireNor:
-      acquired = (~(value | payload) & mask) != 0;
+      satisfies = [payload, mask = wide ? ~uint64_t{0} : 0xffffffff](uint64_t value) {
+        return (~(value | payload) & mask) != 0;
+      };
       break;
     default:
       return context.Fail(kPbdmaError, operation, "semaphore operation");
   }
+  const bool acquired = satisfies(value);
   if (!acquired && context.services.log->enabled() && !waiting_logged_) {
     waiting_logged_ = true;
     context.services.log->Line(
@@ -397,7 +408,10 @@ Progress Channel::SemExecute(ExecutionContext& context, uint32_t data) {
         absl::StrFormat("gpu%d ch%d waits for semaphore %x: operation %d, %x, is %x", config_.gpu,
                         config_.id, write.address, operation, payload, value));
   }
-  if (acquired) waiting_logged_ = false;
+  if (acquired) {
+    waiting_logged_ = false;
+    Acquired(context, write.address, satisfies);
+  }
   return acquired ? Progress::kDone : Progress::kBlocked;
 }
 
@@ -422,21 +436,32 @@ Progress Channel::SemaphoreD(ExecutionContext& context, uint32_t data) {
     return context.Check(fault, "semaphore acquire");
   }
   const uint32_t payload = static_cast<uint32_t>(write.payload);
-  bool acquired = false;
+  std::function<bool(uint64_t)> satisfies;
   switch (operation) {
     case abi::host::kDAcquire:
-      acquired = value == payload;
+      satisfies = [payload](uint64_t value) { return value == payload; };
       break;
     case abi::host::kDAcquireGeq:
-      acquired = static_cast<int32_t>(value - payload) >= 0;
+      satisfies = [payload](uint64_t value) {
+        return static_cast<int32_t>(static_cast<uint32_t>(value) - payload) >= 0;
+      };
       break;
     case abi::host::kDAcquireAnd:
-      acquired = (value & payload) != 0;
+      satisfies = [payload](uint64_t value) { return (value & payload) != 0; };
       break;
     default:
       return context.Fail(kPbdmaError, operation, "semaphore operation");
   }
-  return acquired ? Progress::kDone : Progress::kBlocked;
+  if (!satisfies(value)) return Progress::kBlocked;
+  Acquired(context, write.address, satisfies);
+  return Progress::kDone;
+}
+
+void Channel::Acquired(ExecutionContext& context, uint64_t address,
+                       const std::function<bool(uint64_t)>& satisfies) const {
+  if (OrderObserver* order = context.services.order) {
+    order->Acquired(config_.process, config_.id, address, satisfies);
+  }
 }
 
 }  // namespace phantora

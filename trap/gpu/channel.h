@@ -6,6 +6,8 @@
 
 #include <array>
 #include <cstdint>
+#include <deque>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -70,7 +72,11 @@ class Channel {
   uint32_t RoomAfterRevealed(uint32_t more = 0) const {
     return RoomAfter((revealed_ + more) % config_.gpfifo_entries);
   }
-  void Reveal() { revealed_ = (revealed_ + 1) % config_.gpfifo_entries; }
+  // `submitted`: when the host did.
+  void Reveal(VirtualTime submitted) {
+    revealed_ = (revealed_ + 1) % config_.gpfifo_entries;
+    submitted_.push_back(submitted);
+  }
 
   // Is there work under way that ends by itself, and when does the first of it? Infinity if
   // there is none, or while it waits for its engine.
@@ -122,6 +128,9 @@ class Channel {
                       uint32_t data);
   Progress SemExecute(ExecutionContext& context, uint32_t data);
   Progress SemaphoreD(ExecutionContext& context, uint32_t data);
+  // A semaphore had a value that it waited for.
+  void Acquired(ExecutionContext& context, uint64_t address,
+                const std::function<bool(uint64_t)>& satisfies) const;
   void SetObject(ExecutionContext& context, uint32_t subchannel, uint32_t data);
 
   const Config config_;
@@ -132,7 +141,8 @@ class Channel {
   bool waiting_logged_ = false;
 
   uint32_t gp_get_ = 0;
-  uint32_t revealed_ = 0;  // of a gated channel: GP_PUT as far as it may be seen
+  uint32_t revealed_ = 0;              // of a gated channel: GP_PUT as far as it may be seen
+  std::deque<VirtualTime> submitted_;  // when: of what is revealed and not fetched
   uint64_t releases_ = 0, interrupts_ = 0;
   std::vector<uint32_t> segment_;  // a part of it, read once
   bool in_segment_ = false;

@@ -9,6 +9,7 @@
 #include "trap/gpu/kernel_log.h"
 #include "trap/gpu/kernel_namer.h"
 #include "trap/gpu/occupancy.h"
+#include "trap/gpu/order_observer.h"
 
 namespace phantora {
 namespace {
@@ -24,8 +25,6 @@ constexpr size_t kMostKnownQmds = 1 << 20;
 constexpr size_t kMostRunning = EngineShare::kMostAtOnce;
 constexpr int kMostLaunchesAtOnce = 4096;
 constexpr VirtualSpan kCircleCost = VirtualSpan::Microseconds(10);
-// Of work whose end others decide: longer than any run.
-constexpr VirtualSpan kNever = VirtualSpan::Microseconds(int64_t{1'000'000} * 3600 * 24 * 50);
 
 constexpr uint32_t kInlineCompletionRelease = 2;  // LAUNCH_DMA_COMPLETION_TYPE
 
@@ -307,6 +306,11 @@ Progress ComputeObject::StartQmd(ExecutionContext& context, uint64_t address) {
   if (now != last_launch_) launches_at_once_ = 0;
   last_launch_ = now;
   if (++launches_at_once_ > kMostLaunchesAtOnce) need.span = std::max(need.span, kCircleCost);
+  if (context.services.order != nullptr && (need.span > VirtualSpan() || running->shared)) {
+    running->order =
+        context.services.order->Kernel({context.process, context.gpu, context.channel, 0}, need,
+                                       running->shared ? running->shared->id() : 0, now);
+  }
   running->work.emplace(context.sms, now, need);
   pending_forks_ += running->forks.size();
   running_.push_back(std::move(running));
@@ -327,13 +331,7 @@ Progress ComputeObject::StartShared(ExecutionContext& context, Running& running,
   if (prepared.id == 0) return Progress::kDone;
   running.shared.emplace(&shared, prepared.id);
   running.price.source = PriceSource::kModelled;
-  const double sms = std::max<uint32_t>(context.sm_limits.sms, 1);
-  need = {.span = kNever,
-          .demand = static_cast<uint32_t>(std::clamp(prepared.sms / sms, 0.0, 1.0) *
-                                          (EngineShare::kWhole - 1)) +
-                    1,
-          .level = qmd.group,
-          .memory = static_cast<uint32_t>(prepared.memory_share * EngineShare::kWhole)};
+  need = NeedWithoutEnd(prepared.sms, context.sm_limits.sms, prepared.memory_share, qmd.group);
   return Progress::kDone;
 }
 
@@ -407,6 +405,7 @@ Progress ComputeObject::StartInternal(ExecutionContext& context, Running& runnin
 Progress ComputeObject::CompleteQmd(ExecutionContext& context, const Running& running) {
   const Qmd& qmd = running.qmd;
   pending_forks_ -= running.forks.size();
+  if (running.order != 0) context.services.order->Ended(running.order, context.time.Now());
   // Of shared work, a launch that is over at once is a part of another.
   const bool is_part = running.is_shared && !running.shared;
   if (context.services.observer != nullptr && qmd.type == Qmd::Type::kGrid &&

@@ -67,6 +67,7 @@ class ComputeObject : public EngineObject {
     Price price;
     std::vector<ForkAction> forks;  // due when it completes
     std::optional<EngineWork> work;
+    uint64_t order = 0;      // see OrderObserver
     bool is_shared = false;  // see SharedWork
     // Then `work` only takes SMs, until the shared work is over.
     std::optional<SharedWorkHandle> shared;

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_format.h"
 #include "trap/gpu/gpu_semaphore.h"
+#include "trap/gpu/order_observer.h"
 
 namespace phantora {
 namespace {
@@ -143,10 +144,17 @@ void CopyObject::Start(ExecutionContext& context, uint64_t bytes, bool reads_sou
   }
   const Price price = context.services.pricer->Copy(bytes, from_host || to_host);
   source_ = price.source;
-  work_.emplace(context.copy_engine, context.time.Now(), EngineWork::Need{.span = price.time});
+  const EngineWork::Need need = {.span = price.time};
+  order_ = 0;
+  if (context.services.order != nullptr) {
+    order_ = context.services.order->Copy({context.process, context.gpu, context.channel, engine_},
+                                          need, context.time.Now());
+  }
+  work_.emplace(context.copy_engine, context.time.Now(), need);
 }
 
 void CopyObject::Tell(ExecutionContext& context) {
+  if (order_ != 0) context.services.order->Ended(order_, context.time.Now());
   if (context.services.observer == nullptr) return;
   context.services.observer->Copy({context.process, context.gpu, context.channel, work_->began(),
                                    work_->ends() - work_->began(), source_},

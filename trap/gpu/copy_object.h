@@ -47,6 +47,7 @@ class CopyObject : public EngineObject {
   bool resuming_ = false;
   // The launch at hand: how the engine gets on with it, and what it is.
   std::optional<EngineWork> work_;
+  uint64_t order_ = 0;  // see OrderObserver
   uint64_t bytes_ = 0;
   CopyKind kind_ = CopyKind::kFill;
   PriceSource source_ = PriceSource::kPlaceholder;

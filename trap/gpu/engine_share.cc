@@ -6,6 +6,9 @@
 namespace phantora {
 namespace {
 
+// Longer than any run.
+constexpr VirtualSpan kNever = VirtualSpan::Microseconds(int64_t{1'000'000} * 3600 * 24 * 50);
+
 // Infinity rather than an overflow.
 VirtualTime After(VirtualTime start, __int128 picoseconds) {
   const __int128 most = std::numeric_limits<int64_t>::max() - start.picoseconds();
@@ -90,6 +93,14 @@ EngineWork::EngineWork(EngineShare* share, VirtualTime now, const Need& need)
 
 EngineWork::~EngineWork() {
   if (share_ != nullptr) share_->Remove(this);
+}
+
+EngineWork::Need NeedWithoutEnd(double sms, uint32_t all_sms, double memory_share, uint32_t level) {
+  const double part = std::clamp(sms / std::max<uint32_t>(all_sms, 1), 0.0, 1.0);
+  return {.span = kNever,
+          .demand = static_cast<uint32_t>(part * (EngineShare::kWhole - 1)) + 1,
+          .level = level,
+          .memory = static_cast<uint32_t>(memory_share * EngineShare::kWhole)};
 }
 
 }  // namespace phantora

@@ -97,6 +97,10 @@ class EngineWork {
   VirtualTime ends_ = VirtualTime::Infinity();
 };
 
+// Of work whose end is decided elsewhere, while it takes `sms` of `all_sms` SMs and a share of the
+// memory's bandwidth (0 to 1): it lasts longer than any run.
+EngineWork::Need NeedWithoutEnd(double sms, uint32_t all_sms, double memory_share, uint32_t level);
+
 }  // namespace phantora
 
 #endif  // PHANTORA_TRAP_GPU_ENGINE_SHARE_H_

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_format.h"
+#include "trap/gpu/order_observer.h"
 
 namespace phantora {
 namespace {
@@ -36,6 +37,10 @@ uint64_t Apply(Reduction op, uint64_t old, uint64_t operand, bool is_signed, boo
 
 Progress WritePayload(ExecutionContext& context, const SemaphoreWrite& write, uint64_t value) {
   ++context.releases;
+  if (OrderObserver* order = context.services.order) {
+    order->Released(context.process, context.channel, write.address,
+                    write.payload_64bit ? value : static_cast<uint32_t>(value), context.time.Now());
+  }
   if (context.services.log->enabled()) {
     context.services.log->Line(context.process,
                                absl::StrFormat("gpu%d ch%d writes semaphore %x: %x", context.gpu,

@@ -18,6 +18,7 @@ namespace phantora {
 class InternalKernels;
 class KernelLog;
 class KernelNamer;
+class OrderObserver;
 class SharedWork;
 struct KnownKernel;
 struct Qmd;
@@ -135,6 +136,7 @@ struct GpuServices {
   KernelNamer* namer = nullptr;
   KernelLog* kernel_log = nullptr;
   SharedWork* shared = nullptr;
+  OrderObserver* order = nullptr;
 };
 
 }  // namespace phantora

@@ -93,7 +93,7 @@ SimulatedDevice::Submitted GpuTimelines::Submit(pid_t process, VirtualTime from,
         ++timeline.waiting_submissions[channel.get()];
         continue;
       }
-      channel->Reveal();
+      channel->Reveal(at);
       Settle(process, timeline, budget);
     }
   }
@@ -165,6 +165,7 @@ uint32_t GpuTimelines::Untold(const Timeline& timeline, const Channel& channel) 
 }
 
 void GpuTimelines::Reveal(Timeline& timeline) {
+  const VirtualTime at = timeline.submitted.front().first;
   const auto channel = timeline.submitted.front().second.lock();
   timeline.submitted.pop_front();
   if (channel == nullptr) return;
@@ -172,7 +173,7 @@ void GpuTimelines::Reveal(Timeline& timeline) {
   if (waiting != timeline.waiting_submissions.end() && --waiting->second == 0) {
     timeline.waiting_submissions.erase(waiting);
   }
-  channel->Reveal();
+  channel->Reveal(at);
   timeline.unfinished = true;
 }
 

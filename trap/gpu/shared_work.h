@@ -69,6 +69,7 @@ class SharedWorkHandle {
     started_ = true;
     work_->Start(id_, now);
   }
+  uint64_t id() const { return id_; }
   bool started() const { return started_; }
   VirtualTime End() const { return started_ ? work_->EndOf(id_) : VirtualTime::Infinity(); }
   const char* Name() const { return work_->NameOf(id_); }

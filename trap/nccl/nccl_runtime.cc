@@ -67,6 +67,16 @@ void NcclRuntime::ProcessDied(pid_t process) {
   std::erase_if(parts_, [process](const auto& part) { return part.first.first == process; });
 }
 
+NcclRuntime::Pending NcclRuntime::PendingOf(uint64_t id) {
+  const auto it = launches_.find(id);
+  if (it == launches_.end() || it->second.ticket != 0) return {};
+  const Launch& launch = it->second;
+  const NcclEndpoint* endpoint =
+      world_.communicators().Find(static_cast<uint64_t>(launch.process), launch.handle);
+  if (endpoint == nullptr) return {};
+  return {endpoint->communicator, launch.entries};
+}
+
 size_t NcclRuntime::ParameterBytes(uint64_t fingerprint) const {
   auto it = markers_.find(fingerprint);
   return it == markers_.end() ? 0 : it->second;

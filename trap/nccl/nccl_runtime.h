@@ -40,6 +40,12 @@ class NcclRuntime : public SharedWork {
   explicit NcclRuntime(const Options& options);
 
   NcclWorld& world() { return world_; }
+  // What was prepared under this number and has not started; no communicator if there is none.
+  struct Pending {
+    const Communicator* communicator = nullptr;
+    absl::Span<const nccl::Entry> entries;
+  };
+  Pending PendingOf(uint64_t id);
   uint64_t uncomputed_reductions() const { return payload_.uncomputed(); }
   // See NcclWorld.
   void Leave(NcclEndpoint& endpoint, bool abort);

@@ -1,0 +1,81 @@
+#!/usr/bin/env python3
+"""Records steps of data-parallel training and replays them, on the same cluster and on larger ones.
+
+usage: step_replay_test.py PHANTORA_RUN PHANTORA_REPLAY PROGRAM...
+"""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PHANTORA_RUN, PHANTORA_REPLAY = sys.argv[1:3]
+PROGRAMS = {pathlib.Path(path).stem: path for path in sys.argv[3:]}
+VENV = pathlib.Path(os.environ.get("PHANTORA_CACHE") or pathlib.Path.home() / ".cache/phantora") / "venv/bin"
+TIMEOUT_SECONDS = 240
+TOLERANCE = 0.02
+
+
+class StepReplayTest(unittest.TestCase):
+    def record(self, name, *arguments, hosts=1, ranks=2):
+        """The file with what the program did in `ranks` ranks per host."""
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        file = pathlib.Path(directory.name) / "step.json"
+        result = subprocess.run(
+            [PHANTORA_RUN, "--cluster", f"dgx-h100:{hosts}", "--ranks-per-host", str(ranks), "--host-time", "fixed",
+             "--record-step", file, "--", VENV / "python", PROGRAMS[name], *map(str, arguments)],
+            text=True, check=False, capture_output=True, timeout=TIMEOUT_SECONDS,
+            env=dict(os.environ, OMP_NUM_THREADS="1"))
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        return file
+
+    def replay(self, file, *hosts):
+        """NCCL operations of a step, how often they repeat, its recorded time, and a row for each cluster."""
+        clusters = ",".join(f"dgx-h100:{number}" for number in hosts)
+        result = subprocess.run([PHANTORA_REPLAY, file, "--cluster", clusters], text=True, check=False,
+                                capture_output=True, timeout=TIMEOUT_SECONDS)
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        print(result.stdout)
+        operations, times, recorded = re.match(r"(\d+) NCCL operations repeat (\d+) times: .* took ([\d.]+) ms",
+                                               result.stdout).groups()
+        rows = [tuple(map(float, row)) for row in
+                re.findall(r"^\| dgx-h100:\d+ \| (\d+) \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) ",
+                           result.stdout, re.M)]
+        self.assertEqual(len(rows), len(hosts), result.stdout)
+        return int(operations), int(times), float(recorded), rows
+
+    def check(self, recorded, rows):
+        self.assertAlmostEqual(rows[0][1] / recorded, 1, delta=TOLERANCE)
+        for smaller, larger in zip(rows, rows[1:]):
+            self.assertGreater(larger[0], smaller[0])
+            self.assertGreater(larger[3], smaller[3])  # NCCL takes longer
+
+    def test_fsdp(self):
+        layers, steps = 3, 4
+        file = self.record("mpt_fsdp", "--layers", layers, "--dim", 1024, "--heads", 8, "--vocab", 4096, "--batch", 2,
+                           "--seq", 1024, "--steps", steps)
+        operations, times, recorded, rows = self.replay(file, 1, 4, 16)
+        # Gathers before forward and backward, a reduction for each: but the root stays, and the
+        # last layer is still there. And the norm of gradients.
+        self.assertGreaterEqual(operations, 3 * layers)
+        self.assertLessEqual(operations, 3 * (layers + 1) + 2)
+        self.assertEqual(times, steps)
+        self.check(recorded, rows)
+
+    def test_ddp_on_more_hosts_is_what_they_record(self):
+        steps = ("--backend", "nccl", "--steps", 5)
+        _, times, recorded, rows = self.replay(self.record("train_ddp", *steps), 1, 2, 8)
+        self.assertGreaterEqual(times, 3)
+        self.check(recorded, rows)
+        _, _, recorded, larger_rows = self.replay(self.record("train_ddp", *steps, hosts=2), 2, 8)
+        self.check(recorded, larger_rows)
+        self.assertAlmostEqual(rows[1][1] / recorded, 1, delta=TOLERANCE)
+        self.assertAlmostEqual(rows[2][1] / larger_rows[1][1], 1, delta=TOLERANCE)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1], verbosity=2)

@@ -17,6 +17,8 @@ PROGRAMS = {pathlib.Path(path).stem: path for path in sys.argv[3:]}
 VENV = pathlib.Path(os.environ.get("PHANTORA_CACHE") or pathlib.Path.home() / ".cache/phantora") / "venv/bin"
 TIMEOUT_SECONDS = 240
 TOLERANCE = 0.02
+# FSDP1's work on a rank's shard: AdamW, norms of gradients, and conversions between its types.
+SHARDED = "multi_tensor_apply,NormTwoOps,bfloat16_copy,LoadWithCast"
 
 
 class StepReplayTest(unittest.TestCase):
@@ -33,10 +35,10 @@ class StepReplayTest(unittest.TestCase):
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
         return file
 
-    def replay(self, file, *hosts):
+    def replay(self, file, *hosts, options=()):
         """NCCL operations of a step, how often they repeat, its recorded time, and a row for each cluster."""
         clusters = ",".join(f"dgx-h100:{number}" for number in hosts)
-        result = subprocess.run([PHANTORA_REPLAY, file, "--cluster", clusters], text=True, check=False,
+        result = subprocess.run([PHANTORA_REPLAY, file, "--cluster", clusters, *options], text=True, check=False,
                                 capture_output=True, timeout=TIMEOUT_SECONDS)
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
         print(result.stdout)
@@ -56,15 +58,19 @@ class StepReplayTest(unittest.TestCase):
 
     def test_fsdp(self):
         layers, steps = 3, 4
-        file = self.record("mpt_fsdp", "--layers", layers, "--dim", 1024, "--heads", 8, "--vocab", 4096, "--batch", 2,
-                           "--seq", 1024, "--steps", steps)
-        operations, times, recorded, rows = self.replay(file, 1, 4, 16)
+        program = ("mpt_fsdp", "--layers", layers, "--dim", 2048, "--heads", 16, "--vocab", 4096, "--batch", 2,
+                   "--seq", 2048, "--steps", steps)
+        operations, times, recorded, rows = self.replay(self.record(*program), 1, 2, 16,
+                                                        options=["--sharded", SHARDED])
         # Gathers before forward and backward, a reduction for each: but the root stays, and the
         # last layer is still there. And the norm of gradients.
         self.assertGreaterEqual(operations, 3 * layers)
         self.assertLessEqual(operations, 3 * (layers + 1) + 2)
         self.assertEqual(times, steps)
         self.check(recorded, rows)
+        _, _, recorded, larger_rows = self.replay(self.record(*program, hosts=2), 2)
+        self.check(recorded, larger_rows)
+        self.assertAlmostEqual(rows[1][1] / recorded, 1, delta=TOLERANCE)
 
     def test_ddp_on_more_hosts_is_what_they_record(self):
         steps = ("--backend", "nccl", "--steps", 5)

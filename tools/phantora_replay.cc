@@ -20,7 +20,8 @@ int Fail(const std::string& what) {
 
 double Milliseconds(VirtualSpan span) { return static_cast<double>(span.picoseconds()) * 1e-9; }
 
-int Run(const std::string& file, std::vector<std::string> clusters, size_t operations) {
+int Run(const std::string& file, std::vector<std::string> clusters, size_t operations,
+        const std::vector<std::string>& sharded) {
   const auto record = ReadStepRecord(file);
   if (!record.ok()) return Fail(std::string(record.status().message()));
   const auto period = FindSteps(*record, operations);
@@ -43,7 +44,7 @@ int Run(const std::string& file, std::vector<std::string> clusters, size_t opera
   for (const std::string& name : clusters) {
     const auto cluster = FindCluster(name);
     if (!cluster.ok()) return Fail(std::string(cluster.status().message()));
-    const auto step = Replay(*record, *period, *cluster);
+    const auto step = Replay(*record, *period, *cluster, sharded);
     if (!step.ok()) return Fail(absl::StrCat(name, ": ", std::string(step.status().message())));
     const double time = Milliseconds(step->time);
     if (first == 0) first = time;
@@ -75,6 +76,12 @@ int main(int argc, char** argv) {
       ->delimiter(',');
   app.add_option("--operations", operations,
                  "NCCL operations of a step (default: after how many they repeat)");
+  std::vector<std::string> sharded;
+  app.add_option(
+         "--sharded", sharded,
+         "kernels whose names contain this work on a rank's own shard, which is smaller where "
+         "there are more ranks: for optimizers of FSDP and ZeRO, multi_tensor_apply")
+      ->delimiter(',');
   CLI11_PARSE(app, argc, argv);
-  return phantora::Run(file, clusters, operations);
+  return phantora::Run(file, clusters, operations, sharded);
 }

@@ -161,22 +161,24 @@ StepRecord::Operation OperationOf(Reader& reader, const Json& json, size_t commu
 
 StepRecord::Node NodeOf(Reader& reader, const Json& json, const StepRecord& record) {
   StepRecord::Node node;
-  if (reader.Array(json, "node", 11).empty()) return node;
+  if (reader.Array(json, "node", 12).empty()) return node;
   const auto number = [&](size_t i, const char* name) {
     return static_cast<uint32_t>(reader.Integer(json[i], name, 0, UINT32_MAX));
   };
   node.channel = number(0, "channel");
   node.engine = number(1, "engine");
+  node.name = static_cast<int>(
+      reader.Integer(json[2], "name", -1, static_cast<int64_t>(record.names.size()) - 1));
   node.operation = static_cast<int>(
-      reader.Integer(json[2], "operation", -1, static_cast<int64_t>(record.operations.size()) - 1));
-  node.submitted = reader.Time(json[3], "submitted");
-  node.start = reader.Time(json[4], "start");
-  node.end = reader.Time(json[5], "end");
-  node.alone = reader.Time(json[6], "alone") - VirtualTime();
-  node.demand = number(7, "demand");
-  node.level = number(8, "level");
-  node.memory = number(9, "memory");
-  node.after = reader.After(json[10], record.nodes.size());
+      reader.Integer(json[3], "operation", -1, static_cast<int64_t>(record.operations.size()) - 1));
+  node.submitted = reader.Time(json[4], "submitted");
+  node.start = reader.Time(json[5], "start");
+  node.end = reader.Time(json[6], "end");
+  node.alone = reader.Time(json[7], "alone") - VirtualTime();
+  node.demand = number(8, "demand");
+  node.level = number(9, "level");
+  node.memory = number(10, "memory");
+  node.after = reader.After(json[11], record.nodes.size());
   if (node.end < node.start) reader.Fail("a node ends before it starts");
   return node;
 }
@@ -185,9 +187,12 @@ StepRecord::Node NodeOf(Reader& reader, const Json& json, const StepRecord& reco
 
 absl::Status WriteStepRecord(const StepRecord& record, const std::string& file) {
   std::ofstream out(file, std::ios::trunc);
-  const Json name = record.cluster, gpu = record.gpu;
-  out << "{\"version\":" << kVersion << ",\"cluster\":" << name.dump() << ",\"gpu\":" << gpu.dump()
-      << ",\"hosts\":" << record.hosts << ",\"gpus\":" << record.gpus << ",\"sms\":" << record.sms
+  const auto text = [](const std::string& value) {
+    return Json(value).dump(-1, ' ', false, Json::error_handler_t::replace);
+  };
+  out << "{\"version\":" << kVersion << ",\"cluster\":" << text(record.cluster)
+      << ",\"gpu\":" << text(record.gpu) << ",\"hosts\":" << record.hosts
+      << ",\"gpus\":" << record.gpus << ",\"sms\":" << record.sms
       << ",\"memory_bytes_per_s\":" << Json(record.memory_bytes_per_s).dump()
       << ",\"truncated\":" << (record.truncated ? "true" : "false")
       << ",\"lost_releases\":" << record.lost_releases;
@@ -205,9 +210,10 @@ absl::Status WriteStepRecord(const StepRecord& record, const std::string& file) 
        [](const auto& communicator) { return JsonOf(communicator).dump(); });
   list("operations", record.operations,
        [](const auto& operation) { return JsonOf(operation).dump(); });
+  list("names", record.names, text);
   list("nodes", record.nodes, [](const StepRecord::Node& node) {
-    return absl::StrCat("[", node.channel, ",", node.engine, ",", node.operation, ",",
-                        node.submitted.picoseconds(), ",", node.start.picoseconds(), ",",
+    return absl::StrCat("[", node.channel, ",", node.engine, ",", node.name, ",", node.operation,
+                        ",", node.submitted.picoseconds(), ",", node.start.picoseconds(), ",",
                         node.end.picoseconds(), ",", node.alone.picoseconds(), ",", node.demand,
                         ",", node.level, ",", node.memory, ",[", absl::StrJoin(node.after, ","),
                         "]]");
@@ -253,6 +259,11 @@ absl::StatusOr<StepRecord> ParseStepRecord(const std::string& text) {
   for (const Json& item :
        reader.Array(Reader::Of(json, "operations"), "operations", 0, StepRecord::kMostNodes)) {
     record.operations.push_back(OperationOf(reader, item, record.communicators.size()));
+  }
+  for (const Json& item :
+       reader.Array(Reader::Of(json, "names"), "names", 0, StepRecord::kMostNames)) {
+    if (!item.is_string()) reader.Fail("a name is no text");
+    record.names.push_back(item.is_string() ? item.get<std::string>() : "");
   }
   for (const Json& item :
        reader.Array(Reader::Of(json, "nodes"), "nodes", 0, StepRecord::kMostNodes)) {

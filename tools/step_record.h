@@ -29,12 +29,14 @@ namespace phantora {
 //   operations     [[communicator, [[operation, bytes], ...]], ...]; communicator is an index,
 //                  operation a number of nccl::Operation, bytes what the larger of a rank's buffers
 //                  has. What one NCCL group does, in turn
-//   nodes          [[channel, engine, operation, submitted, start, end, alone, demand, level,
+//   names          of kernels
+//   nodes          [[channel, engine, name, operation, submitted, start, end, alone, demand, level,
 //                  memory, [after, ...]], ...] in the order in which they asked for their engines.
-//                  engine: nodes with the same number share it; operation: an index, -1 for kernels
-//                  and copies; submitted: by the host; alone: how long it lasts with nothing
-//                  beside it; demand, level, memory: see EngineWork::Need; after: earlier nodes
-//                  (indices) that had to be over, among them the channel's last
+//                  engine: nodes with the same number share it; name: an index, -1 for none;
+//                  operation: an index, -1 for kernels and copies; submitted: by the host; alone:
+//                  how long it lasts with nothing beside it; demand, level, memory: see
+//                  EngineWork::Need; after: earlier nodes (indices) that had to be over, among them
+//                  the channel's last
 //   waits          [[since, until, [after, ...]], ...] of the host for its GPUs, by `until`; it
 //                  went on when these nodes were over
 struct StepRecord {
@@ -44,11 +46,12 @@ struct StepRecord {
   static constexpr size_t kMostCommunicators = 1 << 12;
   // Of one node or wait.
   static constexpr size_t kMostAfter = 1 << 10;
-  static constexpr int kNoOperation = -1;
+  static constexpr size_t kMostNames = 10000, kLongestName = 256;
+  static constexpr int kNoOperation = -1, kNoName = -1;
 
   struct Node {
     uint32_t channel = 0, engine = 0;
-    int operation = kNoOperation;
+    int name = kNoName, operation = kNoOperation;
     VirtualTime submitted, start, end;
     VirtualSpan alone;  // of kernels and copies
     uint32_t demand = 1, level = 0, memory = 0;
@@ -82,6 +85,7 @@ struct StepRecord {
   uint64_t lost_releases = 0;
   std::vector<Communicator> communicators;
   std::vector<Operation> operations;  // all different
+  std::vector<std::string> names;
   std::vector<Node> nodes;
   std::vector<Wait> waits;
 };

@@ -57,7 +57,7 @@ void StepRecorder::Fetched(pid_t process, uint32_t channel, VirtualTime submitte
   front.submitted = std::max(front.submitted, submitted);
 }
 
-uint64_t StepRecorder::Add(const Where& where, int64_t engine, int operation,
+uint64_t StepRecorder::Add(const Where& where, int64_t engine, int name, int operation,
                            const EngineWork::Need& need, VirtualTime now) {
   if (record_.nodes.size() >= options_.most_nodes) {
     Truncate();
@@ -68,6 +68,7 @@ uint64_t StepRecorder::Add(const Where& where, int64_t engine, int operation,
   node.channel = channel.index;
   node.engine = engines_.try_emplace({where.gpu, engine}, static_cast<uint32_t>(engines_.size()))
                     .first->second;
+  node.name = name;
   node.operation = operation;
   node.submitted = channel.front.submitted;
   node.start = node.end = now;
@@ -106,8 +107,20 @@ int StepRecorder::OperationOf(uint64_t shared) {
   return operation->second;
 }
 
-uint64_t StepRecorder::Kernel(const Where& where, const EngineWork::Need& need, uint64_t shared,
-                              VirtualTime now) {
+int StepRecorder::NameOf(absl::string_view name) {
+  if (name.empty()) return StepRecord::kNoName;
+  // It comes from code of the program's.
+  std::string kept(name.substr(0, StepRecord::kLongestName));
+  std::erase_if(kept, [](char c) { return c < ' ' || c > '~'; });
+  const auto known = names_.find(kept);
+  if (known != names_.end()) return known->second;
+  if (record_.names.size() >= StepRecord::kMostNames) return StepRecord::kNoName;
+  record_.names.push_back(kept);
+  return names_[kept] = static_cast<int>(record_.names.size()) - 1;
+}
+
+uint64_t StepRecorder::Kernel(const Where& where, absl::string_view name,
+                              const EngineWork::Need& need, uint64_t shared, VirtualTime now) {
   if (!Records(where.process)) return 0;
   int operation = StepRecord::kNoOperation;
   if (shared != 0) {
@@ -117,12 +130,12 @@ uint64_t StepRecorder::Kernel(const Where& where, const EngineWork::Need& need, 
       return 0;
     }
   }
-  return Add(where, kSms, operation, need, now);
+  return Add(where, kSms, NameOf(name), operation, need, now);
 }
 
 uint64_t StepRecorder::Copy(const Where& where, const EngineWork::Need& need, VirtualTime now) {
   if (!Records(where.process)) return 0;
-  return Add(where, where.engine, StepRecord::kNoOperation, need, now);
+  return Add(where, where.engine, StepRecord::kNoName, StepRecord::kNoOperation, need, now);
 }
 
 void StepRecorder::Ended(uint64_t number, VirtualTime now) {
@@ -187,6 +200,7 @@ void StepRecorder::ProcessDied(pid_t process) {
   if (!record_.operations.empty()) return;
   record_ = StepRecord();
   communicators_.clear();
+  names_.clear();
   stopped_ = false;
   process_ = 0;
 }

@@ -15,6 +15,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "absl/strings/string_view.h"
 #include "clock/virtual_time.h"
 #include "tools/step_record.h"
 #include "trap/gpu/order_observer.h"
@@ -41,8 +42,8 @@ class StepRecorder : public OrderObserver {
   explicit StepRecorder(Options options) : options_(std::move(options)) {}
 
   void Fetched(pid_t process, uint32_t channel, VirtualTime submitted) override;
-  uint64_t Kernel(const Where& where, const EngineWork::Need& need, uint64_t shared,
-                  VirtualTime now) override;
+  uint64_t Kernel(const Where& where, absl::string_view name, const EngineWork::Need& need,
+                  uint64_t shared, VirtualTime now) override;
   uint64_t Copy(const Where& where, const EngineWork::Need& need, VirtualTime now) override;
   void Ended(uint64_t number, VirtualTime now) override;
   void Released(pid_t process, uint32_t channel, uint64_t address, uint64_t value,
@@ -55,7 +56,7 @@ class StepRecorder : public OrderObserver {
   // After its channels are gone.
   void ProcessDied(pid_t process);
 
-  // What was recorded; only nodes, waits, operations and communicators are set, and what was lost.
+  // What was recorded: nodes and what they refer to, waits, and what was lost. The rest is not set.
   StepRecord Take();
 
  private:
@@ -77,8 +78,9 @@ class StepRecorder : public OrderObserver {
   bool Records(pid_t process);
   Channel& Of(uint32_t channel);
   void Merge(const Front& from, Front& into) const;
-  uint64_t Add(const Where& where, int64_t engine, int operation, const EngineWork::Need& need,
-               VirtualTime now);
+  uint64_t Add(const Where& where, int64_t engine, int name, int operation,
+               const EngineWork::Need& need, VirtualTime now);
+  int NameOf(absl::string_view name);
   // Records no more.
   void Stop();
   // For want of room.
@@ -99,6 +101,7 @@ class StepRecorder : public OrderObserver {
   std::deque<std::pair<VirtualTime, Front>> releases_;
   std::map<int, uint32_t> communicators_;  // by number
   std::map<std::string, int> operations_;
+  absl::flat_hash_map<std::string, int> names_;
   size_t collectives_ = 0;
 };
 

@@ -31,8 +31,9 @@ class StepRecorderTest : public testing::Test {
   // A kernel that begins at `begin` and lasts 10 us.
   uint64_t Kernel(uint32_t channel, int64_t begin, uint64_t shared = 0) {
     recorder_.Fetched(kProcess, channel, At(begin - 1));
-    const uint64_t number = recorder_.Kernel(
-        {kProcess, 0, channel, 0}, {.span = VirtualSpan::Microseconds(10)}, shared, At(begin));
+    const uint64_t number =
+        recorder_.Kernel({kProcess, 0, channel, 0}, "kernel\n",
+                         {.span = VirtualSpan::Microseconds(10)}, shared, At(begin));
     recorder_.Ended(number, At(begin + 10));
     return number;
   }
@@ -59,6 +60,8 @@ TEST_F(StepRecorderTest, WorkComesAfterItsChannelsLast) {
   EXPECT_EQ(record.nodes[0].submitted, At(99));
   EXPECT_EQ(record.nodes[0].end, At(110));
   EXPECT_EQ(record.nodes[0].operation, StepRecord::kNoOperation);
+  EXPECT_EQ(record.names, std::vector<std::string>{"kernel"});
+  EXPECT_EQ(record.nodes[1].name, 0);
   EXPECT_EQ(record.nodes[2].operation, 0);
   ASSERT_EQ(record.operations.size(), 1u);
   EXPECT_EQ(record.communicators[record.operations[0].communicator].number, 3);
@@ -111,23 +114,23 @@ TEST_F(StepRecorderTest, UnknownWritersAreCounted) {
 
 TEST_F(StepRecorderTest, OnlyOneProcessIsRecorded) {
   Kernel(kCompute, 1100);
-  EXPECT_EQ(recorder_.Kernel({kProcess + 1, 0, 1, 0}, {}, 0, At(1100)), 0u);
-  EXPECT_EQ(recorder_.Kernel({kProcess - 1, 0, 1, 0}, {}, 0, At(1100)), 0u);
+  EXPECT_EQ(recorder_.Kernel({kProcess + 1, 0, 1, 0}, "", {}, 0, At(1100)), 0u);
+  EXPECT_EQ(recorder_.Kernel({kProcess - 1, 0, 1, 0}, "", {}, 0, At(1100)), 0u);
   EXPECT_EQ(recorder_.Take().nodes.size(), 1u);
 }
 
 TEST_F(StepRecorderTest, AnotherIfItEndsWithoutNccl) {
   Kernel(kCompute, 1100);
   recorder_.ProcessDied(kProcess);
-  EXPECT_NE(recorder_.Kernel({kProcess + 1, 0, 1, 0}, {}, 5, At(1100)), 0u);
+  EXPECT_NE(recorder_.Kernel({kProcess + 1, 0, 1, 0}, "", {}, 5, At(1100)), 0u);
   recorder_.ProcessDied(kProcess + 1);
-  EXPECT_EQ(recorder_.Kernel({kProcess + 2, 0, 1, 0}, {}, 5, At(1100)), 0u);
+  EXPECT_EQ(recorder_.Kernel({kProcess + 2, 0, 1, 0}, "", {}, 5, At(1100)), 0u);
   EXPECT_EQ(recorder_.Take().nodes.size(), 1u);
 }
 
 TEST_F(StepRecorderTest, StopsWhenItIsFull) {
   StepRecorder recorder = Make(2);
-  for (int i = 0; i < 5; ++i) recorder.Kernel({kProcess, 0, kCompute, 0}, {}, 0, At(1100 + i));
+  for (int i = 0; i < 5; ++i) recorder.Kernel({kProcess, 0, kCompute, 0}, "", {}, 0, At(1100 + i));
   const StepRecord record = recorder.Take();
   EXPECT_EQ(record.nodes.size(), 2u);
   EXPECT_TRUE(record.truncated);

@@ -1,6 +1,7 @@
 #include "tools/step_replay.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -10,6 +11,7 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "clock/time_source.h"
 #include "fabric/cluster_fabric.h"
@@ -218,8 +220,15 @@ class ReplayedNccl {
 
 class Replayer {
  public:
-  Replayer(const StepRecord& record, ClusterFabric* fabric)
-      : record_(record), host_(record), nccl_(record, fabric) {
+  // `hosts`: of the cluster.
+  Replayer(const StepRecord& record, ClusterFabric* fabric, int hosts,
+           absl::Span<const std::string> sharded)
+      : record_(record), hosts_(hosts), host_(record), nccl_(record, fabric) {
+    for (const std::string& name : record.names) {
+      is_sharded_.push_back(
+          std::any_of(sharded.begin(), sharded.end(),
+                      [&](const std::string& part) { return absl::StrContains(name, part); }));
+    }
     const size_t count = record.nodes.size();
     ends_.assign(count, VirtualTime::Infinity());
     communication_.resize(count);
@@ -231,8 +240,8 @@ class Replayer {
     }
   }
 
-  absl::Status Run(int hosts) {
-    if (auto status = nccl_.Prepare(hosts); !status.ok()) return status;
+  absl::Status Run() {
+    if (auto status = nccl_.Prepare(hosts_); !status.ok()) return status;
     for (;;) {
       Settle();
       if (!nccl_.error().empty()) return absl::FailedPreconditionError(nccl_.error());
@@ -319,11 +328,21 @@ class Replayer {
     const bool is_nccl = node.operation != StepRecord::kNoOperation;
     const EngineWork::Need need =
         is_nccl ? nccl_.NeedOf(node)
-                : EngineWork::Need{node.alone, node.demand, node.level, node.memory};
+                : EngineWork::Need{AloneOf(node), node.demand, node.level, node.memory};
     auto& share = engines_[node.engine];
     if (share == nullptr) share = std::make_unique<EngineShare>(clock_);
     running_.push_back(
         {index, is_nccl, false, std::make_unique<EngineWork>(share.get(), now, need)});
+  }
+
+  VirtualSpan AloneOf(const StepRecord::Node& node) const {
+    if (node.name == StepRecord::kNoName || !is_sharded_[static_cast<size_t>(node.name)]) {
+      return node.alone;
+    }
+    const __int128 all = static_cast<__int128>(node.alone.picoseconds()) * record_.hosts;
+    // On fewer hosts it may be longer than there is time.
+    return VirtualSpan::Picoseconds(static_cast<int64_t>(
+        std::min<__int128>(all / hosts_, std::numeric_limits<int64_t>::max())));
   }
 
   void End(uint32_t node, VirtualTime now) {
@@ -336,6 +355,8 @@ class Replayer {
   }
 
   const StepRecord& record_;
+  const int hosts_;
+  std::vector<bool> is_sharded_;  // by name
   const std::shared_ptr<ManualTimeSource> clock_ = std::make_shared<ManualTimeSource>();
   ReplayedHost host_;
   ReplayedNccl nccl_;
@@ -353,7 +374,7 @@ class Replayer {
 }  // namespace
 
 absl::StatusOr<ReplayedStep> Replay(const StepRecord& record, const StepPeriod& period,
-                                    const Cluster& cluster) {
+                                    const Cluster& cluster, absl::Span<const std::string> sharded) {
   if (cluster.host.gpu != record.gpu) {
     return absl::InvalidArgumentError(
         absl::StrCat("its GPUs are ", cluster.host.gpu, ", the recording is of ", record.gpu));
@@ -368,8 +389,8 @@ absl::StatusOr<ReplayedStep> Replay(const StepRecord& record, const StepPeriod& 
   }
   auto fabric = ClusterFabric::Create(cluster);
   if (!fabric.ok()) return fabric.status();
-  Replayer replayer(record, fabric->get());
-  if (auto status = replayer.Run(cluster.hosts); !status.ok()) return status;
+  Replayer replayer(record, fabric->get(), cluster.hosts, sharded);
+  if (auto status = replayer.Run(); !status.ok()) return status;
   ReplayedStep step;
   step.gpus = cluster.hosts * record.gpus;
   step.time = StepTime(period, [&](uint32_t node) { return replayer.EndOf(node); });

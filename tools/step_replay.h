@@ -3,9 +3,11 @@
 #ifndef PHANTORA_TOOLS_STEP_REPLAY_H_
 #define PHANTORA_TOOLS_STEP_REPLAY_H_
 
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "clock/virtual_time.h"
 #include "fabric/cluster.h"
 #include "tools/step_period.h"
@@ -29,10 +31,14 @@ struct ReplayedStep {
 // later. Communicators: see GroupsLike. What is gathered and reduced in all has the size that it
 // had; so the parts of ranks are smaller.
 //
+// Kernels with a name that contains one of `sharded` are work on a rank's own part of something
+// that has the same size in all: they last shorter by as much as there are more ranks.
+//
 // Errors: the cluster's hosts are not those of the recording, or it has operations that cannot be
 // scaled.
 absl::StatusOr<ReplayedStep> Replay(const StepRecord& record, const StepPeriod& period,
-                                    const Cluster& cluster);
+                                    const Cluster& cluster,
+                                    absl::Span<const std::string> sharded = {});
 
 }  // namespace phantora
 

@@ -116,6 +116,17 @@ TEST_F(StepReplayTest, TheHostSubmitsLateAndWaits) {
   EXPECT_EQ(longer.time, longer.communication + Us(250));
 }
 
+TEST_F(StepReplayTest, ShardsAreSmallerOnMoreHosts) {
+  record_.names = {"adam"};
+  for (uint32_t i = 3; i < record_.nodes.size(); i += 4) record_.nodes[i].name = 0;
+  const auto period = *FindSteps(record_);
+  const std::vector<std::string> sharded = {"ada"};
+  EXPECT_EQ(Replay(record_, period, *FindCluster("dgx-h100:1"), sharded)->time, Us(1200));
+  EXPECT_EQ(Replay(record_, period, *FindCluster("dgx-h100:2"))->time -
+                Replay(record_, period, *FindCluster("dgx-h100:2"), sharded)->time,
+            Us(50));
+}
+
 TEST_F(StepReplayTest, MessagesAreRefused) {
   record_.operations[0].collectives[0].operation = nccl::Operation::kSend;
   EXPECT_FALSE(Replay(record_, *FindSteps(record_), *FindCluster("dgx-h100:2")).ok());
@@ -202,18 +213,20 @@ TEST(StepRecordFile, NonsenseIsRefused) {
       R"("collnet":-1,"queue_pairs":-1)";
   const std::string communicators =
       R"("communicators":[{"number":1,"places":[[0,0],[0,1]],)" + settings + "}],";
-  const std::string operations = R"("operations":[[0,[[4,64]]]],)";
+  const std::string operations = R"("operations":[[0,[[4,64]]]],"names":["k"],)";
   const std::string waits = R"("waits":[])";
   EXPECT_TRUE(ParseStepRecord(head + communicators + operations +
-                              R"("nodes":[[0,0,0,1,2,3,0,1,0,0,[]]],)" + waits + "}")
+                              R"("nodes":[[0,0,-1,0,1,2,3,0,1,0,0,[]]],)" + waits + "}")
                   .ok());
   for (const std::string& nodes :
-       {std::string(R"([[0,0,1,1,2,3,0,1,0,0,[]]])"),   // no such operation
-        std::string(R"([[0,0,0,1,2,3,0,1,0,0,[0]]])"),  // after itself
-        std::string(R"([[0,0,0,1,3,2,0,1,0,0,[]]])"),   // ends before it starts
-        std::string(R"([[0,0,0,-1,2,3,0,1,0,0,[]]])"), std::string(R"([[0,0,0]])"),
-        std::string(R"([[0,0,0,1e300,2,3,0,1,0,0,[]]])"),
-        std::string(R"([[0,0,0,18446744073709551615,2,3,0,1,0,0,[]]])"), std::string("{}")}) {
+       {std::string(R"([[0,0,-1,1,1,2,3,0,1,0,0,[]]])"),   // no such operation
+        std::string(R"([[0,0,-1,0,1,2,3,0,1,0,0,[0]]])"),  // after itself
+        std::string(R"([[0,0,-1,0,1,3,2,0,1,0,0,[]]])"),   // ends before it starts
+        std::string(R"([[0,0,-1,0,-1,2,3,0,1,0,0,[]]])"), std::string(R"([[0,0,0]])"),
+        std::string(R"([[0,0,1,0,1,2,3,0,1,0,0,[]]])"),  // no such name
+
+        std::string(R"([[0,0,-1,0,1e300,2,3,0,1,0,0,[]]])"),
+        std::string(R"([[0,0,-1,0,18446744073709551615,2,3,0,1,0,0,[]]])"), std::string("{}")}) {
     EXPECT_FALSE(ParseStepRecord(head + communicators + operations + "\"nodes\":" + nodes + "," +
                                  waits + "}")
                      .ok())

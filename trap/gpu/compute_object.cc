@@ -307,9 +307,12 @@ Progress ComputeObject::StartQmd(ExecutionContext& context, uint64_t address) {
   last_launch_ = now;
   if (++launches_at_once_ > kMostLaunchesAtOnce) need.span = std::max(need.span, kCircleCost);
   if (context.services.order != nullptr && (need.span > VirtualSpan() || running->shared)) {
+    const absl::string_view name = running->internal != nullptr ? running->internal
+                                   : running->known != nullptr  ? running->known->title.c_str()
+                                                                : "";
     running->order =
-        context.services.order->Kernel({context.process, context.gpu, context.channel, 0}, need,
-                                       running->shared ? running->shared->id() : 0, now);
+        context.services.order->Kernel({context.process, context.gpu, context.channel, 0}, name,
+                                       need, running->shared ? running->shared->id() : 0, now);
   }
   running->work.emplace(context.sms, now, need);
   pending_forks_ += running->forks.size();

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 
+#include "absl/strings/string_view.h"
 #include "clock/virtual_time.h"
 #include "trap/gpu/engine_share.h"
 
@@ -27,10 +28,11 @@ class OrderObserver {
   };
   // The channel goes on to what the host submitted at `submitted`.
   virtual void Fetched(pid_t process, uint32_t channel, VirtualTime submitted) = 0;
-  // Work has come to its turn, and asks for its engine. `shared`: see SharedWork, else 0. Returns a
-  // number for Ended(); 0 if that need not be called.
-  virtual uint64_t Kernel(const Where& where, const EngineWork::Need& need, uint64_t shared,
-                          VirtualTime now) = 0;
+  // Work has come to its turn, and asks for its engine. `shared`: see SharedWork, else 0. `name`:
+  // of the kernel, empty if it has none. Returns a number for Ended(); 0 if that need not be
+  // called.
+  virtual uint64_t Kernel(const Where& where, absl::string_view name, const EngineWork::Need& need,
+                          uint64_t shared, VirtualTime now) = 0;
   virtual uint64_t Copy(const Where& where, const EngineWork::Need& need, VirtualTime now) = 0;
   virtual void Ended(uint64_t number, VirtualTime now) = 0;
   // A semaphore got this value.

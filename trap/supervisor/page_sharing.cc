@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -24,6 +25,9 @@ namespace {
 // look takes a second for two gigabytes.
 constexpr uint64_t kWorthWhile = (96 << 20) / kPageBytes;
 constexpr int64_t kLookEvery = 1'000'000'000;  // ns of real time
+// With less than this part of the machine's memory left, ranks that go on would use it up before
+// their turn comes: then a quarter of that is worth a look, and nobody is served meanwhile.
+constexpr uint64_t kUrgentShare = 2, kWorthWhileNow = kWorthWhile / 4;
 // Pages: shorter runs would cost a mapping each, of which a process may have 65,530.
 constexpr uint64_t kShortestRun = 8;
 constexpr size_t kMostRuns = 4096, kMostMappings = 40'000;
@@ -90,13 +94,24 @@ absl::StatusOr<std::unique_ptr<PageSharing>> PageSharing::Create() {
   return sharing;
 }
 
-bool PageSharing::Wants(pid_t id) {
+bool PageSharing::IsUrgent() {
+  std::ifstream file("/proc/meminfo");
+  uint64_t total = 0, available = 0;
+  for (std::string name, rest; available == 0 && file >> name && std::getline(file, rest);) {
+    if (name == "MemTotal:") total = std::strtoull(rest.c_str(), nullptr, 10);
+    if (name == "MemAvailable:") available = std::strtoull(rest.c_str(), nullptr, 10);
+  }
+  return available < total / kUrgentShare;
+}
+
+bool PageSharing::Wants(pid_t id, bool urgent) {
   StoppedProcess::ReleaseLate();
   Process& process = processes_[id];
   const int64_t now = Now();
+  const uint64_t own = AnonymousPages(id);
+  if (urgent) return own >= process.own + kWorthWhileNow;
   if (now < process.next_look_ns) return false;
   process.next_look_ns = now + kLookEvery;
-  const uint64_t own = AnonymousPages(id);
   return own >= process.own + kWorthWhile ||
          (own >= kWorthWhile && pool_->pages() >= process.pool + kWorthWhile);
 }

@@ -30,8 +30,11 @@ class PageSharing {
   // Errors: see PagePool::Create().
   static absl::StatusOr<std::unique_ptr<PageSharing>> Create();
 
-  // Has the process so much memory of its own that a look is worth while?
-  bool Wants(pid_t process);
+  // Has the process so much memory of its own that a look is worth while? With `urgent`, a little
+  // is enough.
+  bool Wants(pid_t process, bool urgent);
+  // Is the machine's memory nearly used up?
+  static bool IsUrgent();
 
   // Shares what it can. Nothing may run in the process or write to its memory meanwhile; `held`
   // names threads whose calls the supervisor holds, one of which is `call`. False: it cannot be

@@ -277,11 +277,12 @@ void SimulatedTime::ShareMemory(NotifyListener& listener) {
   const int64_t now = HostNanoseconds(CLOCK_MONOTONIC);
   if (now - last_sharing_ns_ < kSharingCheck) return;
   last_sharing_ns_ = now;
+  const bool urgent = PageSharing::IsUrgent();
   absl::flat_hash_set<pid_t> asked;
   for (const auto& [call, held] : held_.all()) {
     Process& process = clocks_.Of(held.process);
     if (!process.uses_gpu || !asked.insert(held.process).second) continue;
-    if (!options_.sharing->Wants(held.process)) continue;
+    if (!options_.sharing->Wants(held.process, urgent)) continue;
     {
       std::lock_guard lock(*options_.clocks.machine_lock);
       options_.sharing->Share(held.process, call, listener,
@@ -292,7 +293,7 @@ void SimulatedTime::ShareMemory(NotifyListener& listener) {
     clocks_.Stir(held.process);
     quiet_ = false;
     last_sharing_ns_ = HostNanoseconds(CLOCK_MONOTONIC);
-    return;
+    if (!urgent) return;
   }
 }
 

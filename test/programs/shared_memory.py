@@ -20,7 +20,7 @@ RANK = int(os.environ["RANK"])
 MIB = 1 << 20
 SAME, ZEROS, OWN, MAPPED = 192 * MIB, 96 * MIB, 32 * MIB, 64 * MIB
 PAGE = 4096
-MOST_LOOKS = 20000
+MOST_LOOKS = 200_000
 
 
 def own_memory():
@@ -50,7 +50,7 @@ def main():
     expected = [digest(buffer) for buffer in (same, zeros, own, mapped)]
     for look in range(MOST_LOOKS):
         time.sleep(0.001)
-        if look % 500 == 0 and own_memory() < most:
+        if look % 1000 == 0 and own_memory() < most:
             break
     own_now = own_memory()
     assert own_now < most, (own_now / MIB, most / MIB)

@@ -28,6 +28,11 @@ constexpr int64_t kLookEvery = 1'000'000'000;  // ns of real time
 // With less than this part of the machine's memory left, ranks that go on would use it up before
 // their turn comes: then a quarter of that is worth a look, and nobody is served meanwhile.
 constexpr uint64_t kUrgentShare = 2, kWorthWhileNow = kWorthWhile / 4;
+// After one that could not be stopped, which may have kept everybody waiting for half a second.
+constexpr int64_t kTryAgain = 10'000'000'000;
+// A mapping that has less than this part of itself in memory is left alone: programs reserve
+// terabytes, and each page's place has to be looked at.
+constexpr uint64_t kSparse = 64;
 // Pages: shorter runs would cost a mapping each, of which a process may have 65,530.
 constexpr uint64_t kShortestRun = 8;
 constexpr size_t kMostRuns = 4096, kMostMappings = 40'000;
@@ -59,7 +64,10 @@ bool IsZero(const uint8_t* page) {
 // A line of /proc/PID/smaps that begins a mapping.
 struct Mapping {
   unsigned long begin = 0, end = 0;
+  unsigned long anonymous_kib = 0;
   bool eligible = false;
+
+  bool is_sparse() const { return (end - begin) / 1024 / kSparse > anonymous_kib; }
 
   static bool Parse(const std::string& line, Mapping& mapping) {
     char access[8] = {}, name[128] = {};
@@ -108,6 +116,7 @@ bool PageSharing::Wants(pid_t id, bool urgent) {
   StoppedProcess::ReleaseLate();
   Process& process = processes_[id];
   const int64_t now = Now();
+  if (now < process.next_try_ns) return false;
   const uint64_t own = AnonymousPages(id);
   if (urgent) return own >= process.own + kWorthWhileNow;
   if (now < process.next_look_ns) return false;
@@ -186,8 +195,10 @@ bool PageSharing::FindRuns(pid_t process, std::vector<Run>& runs) {
   size_t mappings = 0;
   for (std::string line; std::getline(smaps, line);) {
     if (absl::StartsWith(line, "VmFlags:")) {
-      if (mapping.eligible && !HasFlags(line)) eligible.push_back(mapping);
-      mapping.eligible = false;
+      if (mapping.eligible && !HasFlags(line) && !mapping.is_sparse()) eligible.push_back(mapping);
+      mapping = Mapping();
+    } else if (absl::StartsWith(line, "Anonymous:")) {
+      sscanf(line.c_str(), "Anonymous: %lu", &mapping.anonymous_kib);
     } else if (line[0] >= '0' && line[0] <= 'f' && line.find('-') < line.find(' ')) {
       mappings += Mapping::Parse(line, mapping) ? 1 : 0;
     }
@@ -202,12 +213,12 @@ bool PageSharing::FindRuns(pid_t process, std::vector<Run>& runs) {
 bool PageSharing::Share(pid_t id, uint64_t call, NotifyListener& listener,
                         const std::function<bool(pid_t)>& held) {
   const auto stopped = StoppedProcess::Stop(id, held);
-  if (stopped == nullptr) {
+  std::vector<Run> runs;
+  if (stopped == nullptr || !FindRuns(id, runs)) {
     ++failures_;
+    processes_[id].next_try_ns = Now() + kTryAgain;
     return false;
   }
-  std::vector<Run> runs;
-  if (!FindRuns(id, runs)) return false;
   ++looks_;
   const auto descriptor = listener.AddDescriptor(call, pool_->file());
   if (!descriptor.ok()) return false;

@@ -52,10 +52,10 @@ class PageSharing {
 
  private:
   struct Process {
-    uint64_t own = 0;          // pages, after the last look
-    uint32_t pool = 0;         // pages that were in the pool then
-    uint64_t shared = 0;       // pages
-    int64_t next_look_ns = 0;  // real time
+    uint64_t own = 0;                           // pages, after the last look
+    uint32_t pool = 0;                          // pages that were in the pool then
+    uint64_t shared = 0;                        // pages
+    int64_t next_look_ns = 0, next_try_ns = 0;  // real time
   };
   // Of the process's memory.
   struct Run {

@@ -14,9 +14,9 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "fabric/embedded_data.h"
-#include "fabric/network_shapes.h"
 
 namespace phantora {
 namespace {
@@ -26,6 +26,7 @@ constexpr int kMostHosts = 1 << 16;
 constexpr double kBytesPerGbit = 1e9 / 8;
 constexpr int kMostPaths = 32;
 constexpr double kMostMs = 1e9;  // 11 days
+constexpr int kLongestNs = 1'000'000'000;
 // From a failure until switches send traffic another way. Switches that choose ways by what they
 // see do it themselves: Mellanox says of SHIELD 5,000 times as fast as a subnet manager, which
 // takes 5 s and more (docs.nvidia.com, InfiniBand Cluster Bring-up Procedure). Where ways are
@@ -165,20 +166,82 @@ Cluster::Nic ReadNic(Part part) {
   return nic;
 }
 
-Cluster::Network ReadNetwork(Part part) {
+// "3", or "0-3" for all of these.
+std::pair<int, int> ReadRange(Part& part, const char* key) {
+  const std::string text = part.Text(key);
+  const std::pair<std::string, std::string> ends = absl::StrSplit(text, absl::MaxSplits('-', 1));
+  std::pair<int, int> range;
+  if (!absl::SimpleAtoi(ends.first, &range.first)) range.first = -1;
+  if (!absl::StrContains(text, '-')) {
+    range.second = range.first;
+  } else if (!absl::SimpleAtoi(ends.second, &range.second)) {
+    range.second = -1;
+  }
+  if (range.first < 0 || range.second < range.first || range.second >= kMostHosts) {
+    part.Fail(part.Find(key), absl::StrCat("\"", text,
+                                           "\" is neither a number nor a range of numbers "
+                                           "such as 0-3"));
+  }
+  return range;
+}
+
+std::string ReadSwitch(Part& part, const char* key) {
+  const std::string name = part.Text(key);
+  if (name.empty() || absl::StartsWithIgnoreCase(name, "host ")) {
+    part.Fail(part.Find(key), "a switch needs a name that does not begin with \"host \"");
+  }
+  return name;
+}
+
+SwitchGraph ReadGraph(const std::string& file, Part& network, double bytes_per_s,
+                      VirtualSpan latency) {
+  const auto list = [&](const char* key) {
+    const YAML::Node found = network.Find(key);
+    if (!found.IsSequence()) network.Fail(found, absl::StrCat("network.", key, " must be a list"));
+    return found;
+  };
+  SwitchGraph graph;
+  for (const YAML::Node& item : list("links")) {
+    Part part(file, "a link", item);
+    SwitchGraph::Link link = {ReadSwitch(part, "from"), ReadSwitch(part, "to"), part.Where(),
+                              bytes_per_s, latency};
+    if (part.Has("gbit_per_s")) {
+      link.bytes_per_s = part.Get<double>("gbit_per_s", 0.001, 1e5) * kBytesPerGbit;
+    }
+    if (part.Has("latency_ns")) {
+      link.latency = VirtualSpan::Nanoseconds(part.Get<int>("latency_ns", 0, kLongestNs));
+    }
+    part.Done();
+    graph.links.push_back(std::move(link));
+  }
+  for (const YAML::Node& item : list("attached")) {
+    Part part(file, "an attachment", item);
+    const auto [first_host, last_host] = ReadRange(part, "hosts");
+    const auto [first_nic, last_nic] = ReadRange(part, "nics");
+    graph.attached.push_back(
+        {first_host, last_host, first_nic, last_nic, ReadSwitch(part, "switch"), part.Where()});
+    part.Done();
+  }
+  return graph;
+}
+
+Cluster::Network ReadNetwork(const std::string& file, Part part) {
   Cluster::Network network;
   using Shape = Cluster::Shape;
   network.shape = part.OneOf<Shape>("shape", {{"rails", Shape::kRails},
                                               {"leaf-spine", Shape::kLeafSpine},
                                               {"clos", Shape::kClos},
                                               {"dragonfly+", Shape::kDragonflyPlus},
-                                              {"torus", Shape::kTorus}});
+                                              {"torus", Shape::kTorus},
+                                              {"graph", Shape::kGraph}});
   switch (network.shape) {
     case Shape::kRails:
       network.hosts_per_group = part.Count("hosts_per_group");
       break;
     case Shape::kTorus:
       network.torus = part.Counts("torus");
+      break;
+    case Shape::kGraph:
       break;
     default:
       network.hosts_per_leaf = part.Count("hosts_per_leaf");
@@ -194,9 +257,11 @@ Cluster::Network ReadNetwork(Part part) {
   }
   if (network.shape == Shape::kClos) network.cores_per_plane = part.Count("cores_per_plane");
   network.core_bytes_per_s = part.Get<double>("core_gbit_per_s", 0.001, 1e5) * kBytesPerGbit;
-  constexpr int kLongest = 1'000'000'000;  // a second
-  network.edge_latency = VirtualSpan::Nanoseconds(part.Get<int>("edge_latency_ns", 0, kLongest));
-  network.core_latency = VirtualSpan::Nanoseconds(part.Get<int>("core_latency_ns", 0, kLongest));
+  network.edge_latency = VirtualSpan::Nanoseconds(part.Get<int>("edge_latency_ns", 0, kLongestNs));
+  network.core_latency = VirtualSpan::Nanoseconds(part.Get<int>("core_latency_ns", 0, kLongestNs));
+  if (network.shape == Shape::kGraph) {
+    network.graph = ReadGraph(file, part, network.core_bytes_per_s, network.core_latency);
+  }
   network.mtu = part.Get<int>("mtu", 256, 65536);
   network.multipath = part.OneOf<Multipath>("multipath", {{"ecmp", Multipath::kEcmp},
                                                           {"split", Multipath::kSplit},
@@ -267,7 +332,7 @@ Cluster ReadCluster(const std::string& file, const YAML::Node& root) {
   cluster.hosts = part.Count("hosts");
   cluster.host = ReadHost(Part(file, "host", part.Find("host")));
   cluster.nic = ReadNic(Part(file, "nic", part.Find("nic")));
-  cluster.network = ReadNetwork(Part(file, "network", part.Find("network")));
+  cluster.network = ReadNetwork(file, Part(file, "network", part.Find("network")));
   if (part.Has("events")) cluster.events = ReadEvents(file, part.Find("events"));
   part.Done();
   return cluster;
@@ -281,6 +346,9 @@ absl::Status SetHosts(const std::string& number, Cluster& cluster) {
   }
   if (cluster.network.shape == Cluster::Shape::kTorus) {
     return absl::InvalidArgumentError("how many hosts a torus has is what its sizes say");
+  }
+  if (cluster.network.shape == Cluster::Shape::kGraph) {
+    return absl::InvalidArgumentError("how many hosts a graph has is what its file says");
   }
   return absl::OkStatus();
 }
@@ -364,6 +432,8 @@ absl::StatusOr<std::vector<std::vector<NodeId>>> BuildNetwork(const Cluster& clu
       }
       return BuildTorus(graph, network.torus, nics, speeds);
     }
+    case Cluster::Shape::kGraph:
+      return BuildSwitchGraph(graph, cluster.hosts, nics, network.graph, speeds);
   }
   return absl::InternalError("no such shape");
 }

@@ -9,12 +9,13 @@
 #include "absl/status/statusor.h"
 #include "fabric/network_event.h"
 #include "fabric/network_graph.h"
+#include "fabric/network_shapes.h"
 
 namespace phantora {
 
 struct Cluster {
   enum class Transport { kInfiniband, kRoce, kEthernet };
-  enum class Shape { kRails, kLeafSpine, kClos, kDragonflyPlus, kTorus };
+  enum class Shape { kRails, kLeafSpine, kClos, kDragonflyPlus, kTorus, kGraph };
 
   std::string name, about;
   int hosts = 1;
@@ -39,6 +40,7 @@ struct Cluster {
     int hosts_per_group = 0, hosts_per_leaf = 0, spines = 0, uplinks = 0;
     int leaves_per_pod = 0, spines_per_pod = 0, cores_per_plane = 0;
     std::vector<int> torus;  // sizes
+    SwitchGraph graph;
     double core_bytes_per_s = 0;
     VirtualSpan edge_latency, core_latency;
     int mtu = 0;

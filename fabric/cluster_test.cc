@@ -76,6 +76,67 @@ TEST(ClusterTest, ErrorsSayWhereAndWhat) {
   EXPECT_FALSE(ParseCluster("my.yaml", "\t").ok());
 }
 
+constexpr char kGraph[] = R"(  shape: graph
+  links:
+    - {from: row A, to: core}
+    - {from: core, to: row B, gbit_per_s: 1600, latency_ns: 3000}
+    - {from: row B, to: core, latency_ns: 3000}
+  attached:
+    - {hosts: 0, nics: 0-7, switch: row A}
+    - {hosts: 1, nics: 0-3, switch: row B}
+    - {hosts: 1, nics: 4-7, switch: core}
+)";
+
+std::string WithGraph(absl::string_view graph) {
+  return absl::StrReplaceAll(
+      kGood, {{"  shape: leaf-spine\n  hosts_per_leaf: 2\n  spines: 2\n  uplinks: 4\n", graph}});
+}
+
+TEST(ClusterTest, AGraphIsWhatItsFileSays) {
+  const auto cluster = ParseCluster("my.yaml", WithGraph(kGraph));
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  FlowNetwork network;
+  NetworkGraph graph(&network);
+  const auto nics = BuildNetwork(*cluster, graph);
+  ASSERT_TRUE(nics.ok()) << nics.status();
+  EXPECT_EQ(graph.nodes(), 3 + 16);
+  // Row A, core, row B: two edges of 500 ns, links of 700 and 3,000.
+  const Route far = graph.RouteBetween((*nics)[0][0], (*nics)[1][0], Multipath::kEcmp);
+  EXPECT_EQ(far.latency, VirtualSpan::Nanoseconds(4700));
+  EXPECT_EQ(far.uses.size(), 4);
+  EXPECT_EQ(graph.RouteBetween((*nics)[0][0], (*nics)[1][4], Multipath::kEcmp).latency,
+            VirtualSpan::Nanoseconds(1700));
+  const auto link = graph.FindLinks("core to row b");
+  ASSERT_TRUE(link.ok());
+  ASSERT_EQ(link->size(), 1);
+  EXPECT_EQ(network.CapacityOf((*link)[0]), 250e9);
+}
+
+TEST(ClusterTest, ErrorsOfGraphs) {
+  const auto error = [](absl::string_view from, absl::string_view to) {
+    const auto cluster =
+        ParseCluster("my.yaml", WithGraph(absl::StrReplaceAll(kGraph, {{from, to}})));
+    if (!cluster.ok()) return std::string(cluster.status().message());
+    FlowNetwork network;
+    NetworkGraph graph(&network);
+    return std::string(BuildNetwork(*cluster, graph).status().message());
+  };
+  EXPECT_EQ(error("", ""), "");
+  EXPECT_THAT(error("4-7, switch", "5-7, switch"), HasSubstr("host 1 nic 4 is attached to no"));
+  EXPECT_THAT(error("4-7, switch", "3-7, switch"),
+              HasSubstr("my.yaml:21: host 1 nic 3 is attached to row B already (my.yaml:20)"));
+  EXPECT_THAT(error("hosts: 0", "hosts: 7"), HasSubstr("my.yaml:19: there are 2 hosts"));
+  EXPECT_THAT(error("hosts: 0", "hosts: 0-"), HasSubstr("my.yaml:19: \"0-\" is neither"));
+  EXPECT_THAT(error("hosts: 0", "hosts: -1"), HasSubstr("is neither"));
+  EXPECT_THAT(error("to: core, l", "to: core, latency_ns: 1, old_l"), HasSubstr("has no key"));
+  EXPECT_THAT(error("from: row B, to: core, latency_ns: 3000", "from: row B, to: core"),
+              HasSubstr("my.yaml:17: links from row B to core differ in latency"));
+  EXPECT_THAT(error("from: row A, to: core", "from: core, to: core"),
+              HasSubstr("my.yaml:15: core has a link to itself"));
+  EXPECT_THAT(error("switch: row A", "switch: host 1 nic 0"), HasSubstr("needs a name"));
+  EXPECT_THAT(error("  attached:", "  attached: 3\n  others:"), HasSubstr("must be a list"));
+}
+
 TEST(ClusterTest, Events) {
   const std::string text = absl::StrCat(kGood, R"(  reroute_ms: 20
 events:

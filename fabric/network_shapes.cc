@@ -1,5 +1,7 @@
 #include "fabric/network_shapes.h"
 
+#include <algorithm>
+#include <map>
 #include <string>
 #include <utility>
 
@@ -201,6 +203,66 @@ absl::StatusOr<Interfaces> BuildTorus(NetworkGraph& graph, const std::vector<int
     stride *= size;
   }
   ConnectHosts(graph, made, interfaces, 1, router, speeds);
+  return made;
+}
+
+absl::StatusOr<Interfaces> BuildSwitchGraph(NetworkGraph& graph, int hosts, int interfaces,
+                                            const SwitchGraph& switches, const LinkSpeeds& speeds) {
+  const auto wrong = [](const std::string& where, auto... what) {
+    return absl::InvalidArgumentError(absl::StrCat(where, ": ", what...));
+  };
+  std::map<std::string, NodeId> nodes;
+  const auto node = [&](const std::string& name) {
+    const auto found = nodes.find(name);
+    return found != nodes.end() ? found->second : nodes[name] = graph.AddNode(name);
+  };
+  struct Wide {
+    double bytes_per_s = 0;
+    VirtualSpan latency;
+  };
+  std::map<std::pair<NodeId, NodeId>, Wide> between;
+  for (const SwitchGraph::Link& link : switches.links) {
+    if (link.from == link.to) return wrong(link.where, link.from, " has a link to itself");
+    Wide& wide = between[std::minmax({node(link.from), node(link.to)})];
+    if (wide.bytes_per_s > 0 && wide.latency != link.latency) {
+      return wrong(link.where, "links from ", link.from, " to ", link.to, " differ in latency");
+    }
+    wide = {wide.bytes_per_s + link.bytes_per_s, link.latency};
+  }
+  for (const auto& [ends, wide] : between) {
+    graph.Connect(ends.first, ends.second, wide.bytes_per_s, wide.latency);
+  }
+  // By host and interface.
+  std::vector<std::vector<const SwitchGraph::Attached*>> at(
+      static_cast<size_t>(hosts),
+      std::vector<const SwitchGraph::Attached*>(static_cast<size_t>(interfaces)));
+  for (const SwitchGraph::Attached& attached : switches.attached) {
+    if (attached.last_host >= hosts || attached.last_nic >= interfaces) {
+      return wrong(attached.where, "there are ", hosts, " hosts with ", interfaces,
+                   " interfaces each, numbered from 0");
+    }
+    for (int host = attached.first_host; host <= attached.last_host; ++host) {
+      for (int nic = attached.first_nic; nic <= attached.last_nic; ++nic) {
+        auto& place = at[static_cast<size_t>(host)][static_cast<size_t>(nic)];
+        if (place != nullptr) {
+          return wrong(attached.where, "host ", host, " nic ", nic, " is attached to ", place->to,
+                       " already (", place->where, ")");
+        }
+        place = &attached;
+      }
+    }
+  }
+  Interfaces made(static_cast<size_t>(hosts));
+  for (int host = 0; host < hosts; ++host) {
+    for (int nic = 0; nic < interfaces; ++nic) {
+      const auto* place = at[static_cast<size_t>(host)][static_cast<size_t>(nic)];
+      if (place == nullptr) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("host ", host, " nic ", nic, " is attached to no switch"));
+      }
+      ConnectInterface(graph, made, host, nic, node(place->to), speeds);
+    }
+  }
   return made;
 }
 

@@ -2,6 +2,7 @@
 #ifndef PHANTORA_FABRIC_NETWORK_SHAPES_H_
 #define PHANTORA_FABRIC_NETWORK_SHAPES_H_
 
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -52,6 +53,28 @@ absl::StatusOr<std::vector<std::vector<NodeId>>> BuildTorus(NetworkGraph& graph,
                                                             const std::vector<int>& sizes,
                                                             int interfaces,
                                                             const LinkSpeeds& speeds);
+
+// Switches and links one by one. Switches are known by name.
+struct SwitchGraph {
+  struct Link {
+    std::string from, to, where;  // `where` it stands, for errors: "my.yaml:12"
+    double bytes_per_s = 0;
+    VirtualSpan latency;
+  };
+  // Interfaces at a switch: all of these numbers of all of these hosts, both ends included.
+  struct Attached {
+    int first_host = 0, last_host = 0, first_nic = 0, last_nic = 0;
+    std::string to, where;
+  };
+  std::vector<Link> links;
+  std::vector<Attached> attached;
+};
+// Every interface must be attached once. Two switches may have several links: they are one that is
+// as wide as all.
+absl::StatusOr<std::vector<std::vector<NodeId>>> BuildSwitchGraph(NetworkGraph& graph, int hosts,
+                                                                  int interfaces,
+                                                                  const SwitchGraph& switches,
+                                                                  const LinkSpeeds& speeds);
 
 }  // namespace phantora
 

@@ -180,4 +180,33 @@ std::optional<Bytes> Unpack(const PackedCubin& packed, std::vector<uint8_t>& buf
   return Bytes(buffer).subspan(0, size);
 }
 
+CubinPlace PlaceOf(const PackedCubin& packed, Bytes file) {
+  return {.offset = static_cast<uint64_t>(packed.bytes.data() - file.data()),
+          .bytes = packed.bytes.size(),
+          .unpacked_bytes = packed.unpacked_bytes,
+          .packing = static_cast<uint64_t>(packed.packing)};
+}
+
+std::optional<std::vector<uint8_t>> CubinAt(const CubinPlace& place, Bytes bytes,
+                                            std::string_view kernel) {
+  if (place.packing > static_cast<uint64_t>(PackedCubin::Packing::kZstd)) return std::nullopt;
+  const PackedCubin packed = {.bytes = bytes,
+                              .packing = static_cast<PackedCubin::Packing>(place.packing),
+                              .unpacked_bytes = place.unpacked_bytes};
+  std::vector<uint8_t> buffer;
+  const auto unpacked = Unpack(packed, buffer);
+  for (uint64_t at = 0; unpacked && at < unpacked->size();) {
+    const Bytes rest = unpacked->subspan(at);
+    const uint64_t size = CubinSize(rest);
+    if (size == 0) break;
+    std::vector<CubinKernel> kernels;
+    ReadCubin(rest.subspan(0, size), kernels);
+    for (const CubinKernel& found : kernels) {
+      if (found.name == kernel) return std::vector<uint8_t>(rest.begin(), rest.begin() + size);
+    }
+    at += (size + 7) & ~uint64_t{7};
+  }
+  return std::nullopt;
+}
+
 }  // namespace phantora

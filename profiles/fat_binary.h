@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -33,6 +34,19 @@ std::vector<PackedCubin> FindPackedCubins(absl::Span<const uint8_t> file, int ar
 std::optional<absl::Span<const uint8_t>> Unpack(const PackedCubin& packed,
                                                 std::vector<uint8_t>& buffer);
 inline constexpr uint64_t kLargestCubin = uint64_t{512} << 20;
+
+// Where a PackedCubin lies in its file, in bytes; plain data.
+struct CubinPlace {
+  uint64_t offset = 0, bytes = 0, unpacked_bytes = 0;
+  uint64_t packing = 0;  // PackedCubin::Packing
+};
+CubinPlace PlaceOf(const PackedCubin& packed, absl::Span<const uint8_t> file);
+
+// The cubin that has the kernel of this name, of what PlaceOf() found at `place` of a file; `bytes`
+// are those at the place, and untrusted. nullopt: it is not there.
+std::optional<std::vector<uint8_t>> CubinAt(const CubinPlace& place,
+                                            absl::Span<const uint8_t> bytes,
+                                            std::string_view kernel);
 
 }  // namespace phantora
 

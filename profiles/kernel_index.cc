@@ -11,13 +11,12 @@
 #include <utility>
 
 #include "profiles/code_fingerprint.h"
-#include "profiles/fat_binary.h"
 
 namespace phantora {
 namespace {
 
 // Counts up when the layout changes, or what a fingerprint is.
-constexpr char kMagic[8] = {'P', 'h', 'K', 'e', 'r', 'n', '0', '2'};
+constexpr char kMagic[8] = {'P', 'h', 'K', 'e', 'r', 'n', '0', '3'};
 // Many kernels start alike: a second key is made over the largest of these that fits.
 constexpr uint32_t kWindows[] = {8192, 1024};
 
@@ -28,7 +27,8 @@ constexpr uint64_t kMostKernels = 1 << 20, kMostNameBytes = uint64_t{512} << 20;
 
 struct Header {
   char magic[8];
-  uint32_t kernels, relocated, parameters, name_bytes;
+  uint32_t kernels, places, relocated, parameters;
+  uint64_t name_bytes;
 };
 
 }  // namespace
@@ -40,7 +40,7 @@ struct KernelIndex::Record {
   uint32_t name, name_bytes;
   uint32_t relocated, relocated_count;
   uint32_t parameters, parameter_count;
-  uint32_t unused;
+  uint32_t place;
 };
 
 namespace {
@@ -77,7 +77,7 @@ struct KernelIndex::Entry {
   std::vector<CubinKernel::Parameter> parameters;
 };
 
-std::vector<uint8_t> KernelIndex::Pack(std::vector<Entry> entries) {
+std::vector<uint8_t> KernelIndex::Pack(std::vector<Entry> entries, std::vector<CubinPlace> places) {
   std::stable_sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
     return std::tie(a.record.prefix, a.record.code_bytes, a.record.full) <
            std::tie(b.record.prefix, b.record.code_bytes, b.record.full);
@@ -104,13 +104,15 @@ std::vector<uint8_t> KernelIndex::Pack(std::vector<Entry> entries) {
   }
   Header header{{},
                 static_cast<uint32_t>(records.size()),
+                static_cast<uint32_t>(places.size()),
                 static_cast<uint32_t>(relocated.size()),
                 static_cast<uint32_t>(parameters.size()),
-                static_cast<uint32_t>(names.size())};
+                names.size()};
   std::memcpy(header.magic, kMagic, sizeof kMagic);
   std::vector<uint8_t> out;
   Append(out, &header, 1);
   Append(out, records.data(), records.size());
+  Append(out, places.data(), places.size());
   Append(out, relocated.data(), relocated.size());
   Append(out, parameters.data(), parameters.size());
   Append(out, names.data(), names.size());
@@ -122,7 +124,7 @@ std::vector<uint8_t> KernelIndex::Build(std::vector<CubinKernel> kernels) {
   for (CubinKernel& kernel : kernels) {
     if (kernel.code.size() >= kPrefixBytes) entries.emplace_back(std::move(kernel));
   }
-  return Pack(std::move(entries));
+  return Pack(std::move(entries), {});
 }
 
 std::vector<uint8_t> KernelIndex::Build(absl::Span<const uint8_t> file, int architecture,
@@ -170,8 +172,14 @@ std::vector<uint8_t> KernelIndex::Build(absl::Span<const uint8_t> file, int arch
   for (std::thread& other : others) other.join();
   if (malformed != nullptr) *malformed = bad;
   std::vector<Entry> all;
-  for (auto& some : found) std::move(some.begin(), some.end(), std::back_inserter(all));
-  return Pack(std::move(all));
+  std::vector<CubinPlace> places;
+  for (size_t i = 0; i < found.size(); ++i) {
+    if (found[i].empty()) continue;
+    for (Entry& entry : found[i]) entry.record.place = static_cast<uint32_t>(places.size());
+    places.push_back(PlaceOf(packed[i], file));
+    std::move(found[i].begin(), found[i].end(), std::back_inserter(all));
+  }
+  return Pack(std::move(all), std::move(places));
 }
 
 std::optional<KernelIndex> KernelIndex::Open(absl::Span<const uint8_t> bytes,
@@ -180,10 +188,12 @@ std::optional<KernelIndex> KernelIndex::Open(absl::Span<const uint8_t> bytes,
   if (bytes.size() < sizeof header) return std::nullopt;
   std::memcpy(&header, bytes.data(), sizeof header);
   const uint64_t records = uint64_t{header.kernels} * sizeof(Record);
+  const uint64_t places = uint64_t{header.places} * sizeof(CubinPlace);
   const uint64_t relocated = uint64_t{header.relocated} * sizeof(uint32_t);
   const uint64_t parameters = uint64_t{header.parameters} * sizeof(CubinKernel::Parameter);
-  if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0 ||
-      bytes.size() != sizeof header + records + relocated + parameters + header.name_bytes) {
+  if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0 || header.name_bytes > kMostNameBytes ||
+      bytes.size() !=
+          sizeof header + records + places + relocated + parameters + header.name_bytes) {
     return std::nullopt;
   }
   KernelIndex index;
@@ -192,6 +202,8 @@ std::optional<KernelIndex> KernelIndex::Open(absl::Span<const uint8_t> bytes,
   const uint8_t* at = bytes.data() + sizeof header;
   index.records_ = at;
   at += records;
+  index.places_ = {reinterpret_cast<const CubinPlace*>(at), header.places};
+  at += places;
   index.relocated_ = {reinterpret_cast<const uint32_t*>(at), header.relocated};
   at += relocated;
   index.parameters_ = {reinterpret_cast<const CubinKernel::Parameter*>(at), header.parameters};
@@ -246,10 +258,12 @@ std::optional<IndexedKernel> KernelIndex::Find(uint64_t prefix, const CodeReader
     const auto relocated = Part(relocated_, record.relocated, record.relocated_count);
     if (FullFingerprint(code, relocated) != record.full) continue;
     const auto name = Part(names_, record.name, record.name_bytes);
-    return IndexedKernel{
-        .name = {name.data(), name.size()},
-        .code_bytes = record.code_bytes,
-        .parameters = Part(parameters_, record.parameters, record.parameter_count)};
+    return IndexedKernel{.name = {name.data(), name.size()},
+                         .code_bytes = record.code_bytes,
+                         .parameters = Part(parameters_, record.parameters, record.parameter_count),
+                         .place = record.place < places_.size()
+                                      ? std::optional(places_[record.place])
+                                      : std::nullopt};
   }
   return std::nullopt;
 }

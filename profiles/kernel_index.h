@@ -13,6 +13,7 @@
 
 #include "absl/types/span.h"
 #include "profiles/cubin.h"
+#include "profiles/fat_binary.h"
 
 namespace phantora {
 
@@ -21,6 +22,7 @@ struct IndexedKernel {
   std::string_view name;  // as in the cubin's symbol table, mangled if it is C++
   uint32_t code_bytes = 0;
   absl::Span<const CubinKernel::Parameter> parameters;
+  std::optional<CubinPlace> place;  // in the file that was indexed
 };
 
 // Reads the first `bytes` of the code that is asked about; false if it has not so many.
@@ -50,7 +52,7 @@ class KernelIndex {
   struct Record;
   struct Entry;
   KernelIndex() = default;
-  static std::vector<uint8_t> Pack(std::vector<Entry> entries);
+  static std::vector<uint8_t> Pack(std::vector<Entry> entries, std::vector<CubinPlace> places);
   Record At(uint32_t kernel) const;
   template <typename T>
   absl::Span<const T> Part(absl::Span<const T> whole, uint32_t at, uint32_t count) const;
@@ -58,6 +60,7 @@ class KernelIndex {
   std::shared_ptr<const void> owner_;
   uint32_t kernels_ = 0;
   const uint8_t* records_ = nullptr;
+  absl::Span<const CubinPlace> places_;
   absl::Span<const uint32_t> relocated_;
   absl::Span<const CubinKernel::Parameter> parameters_;
   absl::Span<const char> names_;

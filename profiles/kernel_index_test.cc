@@ -89,6 +89,30 @@ TEST(KernelIndexTest, KeepsTheParameters) {
   EXPECT_EQ(found->parameters[1].size, 4);
 }
 
+// Also of two that lie in one compressed block.
+TEST(KernelIndexTest, KnowsWhereTheCubinIs) {
+  const Bytes library = Library();
+  const KernelIndex index = IndexOf(library);
+  for (char kernel = 'a'; kernel <= 'e'; ++kernel) {
+    const Bytes& code = CodeOf(kernel);
+    const auto found = index.Find(PrefixFingerprint(code), [&code](uint8_t* to, uint64_t bytes) {
+      std::memcpy(to, code.data(), std::min<uint64_t>(bytes, code.size()));
+      return bytes <= code.size();
+    });
+    ASSERT_TRUE(found && found->place) << kernel;
+    const auto bytes =
+        absl::MakeConstSpan(library).subspan(found->place->offset, found->place->bytes);
+    const auto cubin = CubinAt(*found->place, bytes, found->name);
+    ASSERT_TRUE(cubin) << kernel;
+    std::vector<CubinKernel> kernels;
+    ASSERT_TRUE(ReadCubin(*cubin, kernels));
+    ASSERT_EQ(kernels.size(), 1);
+    EXPECT_EQ(Bytes(kernels[0].code.begin(), kernels[0].code.end()), code);
+    EXPECT_FALSE(CubinAt(*found->place, bytes, "another"));
+    EXPECT_FALSE(CubinAt(*found->place, bytes.subspan(1), found->name));
+  }
+}
+
 TEST(KernelIndexTest, DoesNotDependOnThreads) {
   const Bytes library = Library();
   EXPECT_EQ(KernelIndex::Build(library, kArchitecture, 1, nullptr),

@@ -5,6 +5,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "profiles/embedded_data.h"
 
@@ -60,6 +61,23 @@ std::string KernelRows::KeyOf(const KernelWork& work, WorkFamily family, std::st
       work.precision == MathPrecision::kBf16 ? MathPrecision::kFp16 : work.precision;
   return absl::StrCat(static_cast<int>(family), " ", static_cast<int>(precision), " ",
                       work.backward ? 1 : 0, " ", absl::string_view(kernel.data(), kernel.size()));
+}
+
+std::string_view KernelRows::Header() { return kHeader; }
+
+std::string KernelRows::NameOf(const KernelWork& work, WorkFamily family, std::string_view kernel) {
+  std::string name(kernel);  // whatever its file says
+  std::replace_if(
+      name.begin(), name.end(), [](unsigned char c) { return c < ' ' || c > '~'; }, '?');
+  size_t sizes = work.shape.size();
+  while (sizes > 0 && work.shape[sizes - 1] <= 0) --sizes;
+  std::string shape = sizes == 0 ? "-" : "";
+  for (size_t i = 0; i < sizes; ++i) {
+    absl::StrAppendFormat(&shape, "%s%.0f", i == 0 ? "" : "x", work.shape[i]);
+  }
+  return absl::StrFormat("%s\t%s\t%s\t%s\t%s\t%.0f\t%.0f\t%.0f", Name(family), Name(work.precision),
+                         work.backward ? "backward" : "forward", name, shape, work.flops,
+                         work.bytes, work.tiles);
 }
 
 absl::StatusOr<KernelRows> KernelRows::Parse(std::string_view text, const GpuRates& rates,

@@ -43,6 +43,10 @@ class KernelRows {
 
   size_t size() const { return size_; }
 
+  static std::string_view Header();  // the first line, with the columns' names
+  // The columns from family to tiles of a row about this work, with tabs between them.
+  static std::string NameOf(const KernelWork& work, WorkFamily family, std::string_view kernel);
+
   // Every row beside what it would be priced at without it.
   struct Comparison {
     std::string row;  // its first five columns

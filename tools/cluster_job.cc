@@ -173,9 +173,8 @@ absl::StatusOr<Job> PlanJob(const JobOptions& options, const std::vector<std::st
   }
   for (int host = 0; host < hosts; ++host) {
     job.hosts.push_back(HostName(job.cluster, host));
-    job.addresses.push_back(
-        absl::StrFormat("127.%d.%d.%d", options.network, host / kAddressesPerNet,
-                        host % kAddressesPerNet + 1));
+    job.addresses.push_back(absl::StrFormat("127.%d.%d.%d", options.network,
+                                            host / kAddressesPerNet, host % kAddressesPerNet + 1));
   }
   Variables variables(job, options);
   if (auto status = variables.Check(); !status.ok()) return status;

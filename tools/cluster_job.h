@@ -33,7 +33,8 @@ struct JobOptions {
   int network = 77;               // hosts have addresses in 127.network.0.0/16
 };
 
-// Runs at one time on one machine have different ones, as long as there are enough: from 100 to 254.
+// Runs at one time on one machine have different ones, as long as there are enough: from 100 to
+// 254.
 int NetworkOf(pid_t process);
 
 struct Job {

@@ -100,6 +100,24 @@ int main(int argc, char** argv) {
   app.add_option("--log-kernels", options.log_kernels,
                  "write every distinct kernel launch, and what its price was made from, to this "
                  "file (JSON lines)");
+  app.add_option("--missing", options.missing.list,
+                 "write every kernel launch that had no measured price, with all that it takes to "
+                 "measure it, to this file, for phantora-profile");
+  app.add_option("--rows", options.missing.rows,
+                 "measured prices of your own (from phantora-profile), before those that ship");
+  app.add_flag("--gpu-profiler", options.missing.measure,
+               "measure kernels without a measured price on the GPU of this machine, which must be "
+               "the one that is emulated, and add them to --rows FILE (default: a file in the "
+               "cache)");
+  app.add_option("--gpu-profiler-command", options.missing.profiler,
+                 "what measures them: a command that does as 'phantora-profile - --results -', "
+                 "for instance over ssh")
+      ->needs("--gpu-profiler");
+  std::string execute = "none";
+  app.add_option("--execute", execute,
+                 "who computes what kernels compute. none: nobody, but for small ones (default); "
+                 "gpu: the GPU of this machine (not built)")
+      ->check(CLI::IsMember({"none", "gpu"}));
   app.add_option("--trace", options.trace,
                  "write a timeline of the GPUs to this file, for ui.perfetto.dev");
   app.add_option("--report", options.report,
@@ -157,12 +175,23 @@ int main(int argc, char** argv) {
                  options.command[0].c_str());
     return 125;
   }
+  if (execute == "gpu") {
+    std::fputs(
+        "phantora-run: --execute gpu is not built: kernels' results are not computed "
+        "(LIMITATIONS.md "
+        "says what that means). To have kernels' times from this machine's GPU, use "
+        "--gpu-profiler\n",
+        stderr);
+    return 125;
+  }
   if (options.host_time.mode == phantora::HostTimeMode::kReal) {
-    const char* needy = !options.trace.empty()         ? "--trace"
-                        : !options.report.empty()      ? "--report"
-                        : !options.record_step.empty() ? "--record-step"
-                        : !options.log_kernels.empty() ? "--log-kernels"
-                                                       : nullptr;
+    const char* needy = !options.trace.empty()          ? "--trace"
+                        : !options.report.empty()       ? "--report"
+                        : !options.record_step.empty()  ? "--record-step"
+                        : !options.log_kernels.empty()  ? "--log-kernels"
+                        : !options.missing.list.empty() ? "--missing"
+                        : options.missing.measure       ? "--gpu-profiler"
+                                                        : nullptr;
     if (needy != nullptr) {
       std::fprintf(
           stderr, "phantora-run: %s needs simulated time, which --host-time real has not\n", needy);

@@ -35,6 +35,7 @@
 #include "tools/status_line.h"
 #include "tools/step_recorder.h"
 #include "tools/trace_writer.h"
+#include "tools/user_cache.h"
 #include "trap/gpu/gpu_scheduler.h"
 #include "trap/gpu/gpu_timelines.h"
 #include "trap/gpu/internal_kernels.h"
@@ -106,15 +107,6 @@ LaunchOptions MakeLaunchOptions(const SessionOptions& options, const DriverLibra
   }
   if (job) launch.ranks = job->ranks;
   return launch;
-}
-
-// Where indices of libraries are kept between runs; empty for nowhere.
-std::string KernelCache() {
-  if (const char* cache = std::getenv("PHANTORA_CACHE"); cache != nullptr && *cache != '\0') {
-    return absl::StrCat(cache, "/kernels");
-  }
-  const char* home = std::getenv("HOME");
-  return home == nullptr || *home == '\0' ? "" : absl::StrCat(home, "/.cache/phantora/kernels");
 }
 
 const char* Name(HostTimeMode mode) {
@@ -291,7 +283,7 @@ std::string DescribeFailure(const RankEnd& end, const Job& job) {
 }
 
 // In the supervisor process.
-int Supervise(const SessionOptions& options, int signals) {
+int Supervise(const SessionOptions& options, ProfilerClient* profiler, int signals) {
   std::optional<Job> job;
   if (!options.job.cluster.empty()) {
     JobOptions job_options = options.job;
@@ -328,6 +320,8 @@ int Supervise(const SessionOptions& options, int signals) {
     if (!opened.ok()) return Fail(opened.status());
     kernel_log = *std::move(opened);
   }
+  const auto missing = OpenMissing(options.missing, *profile, profiler);
+  if (!missing.ok()) return Fail(missing.status());
   std::unique_ptr<RankOutput> output;
   if (job) {
     std::vector<std::string> labels;
@@ -363,7 +357,10 @@ int Supervise(const SessionOptions& options, int signals) {
   MonotonicTimeSource time;
   OsEvents events(&time);
   FixedPricer fixed_pricer(VirtualSpan::Microseconds(options.kernel_microseconds.value_or(0)));
-  auto model = KernelPricer::Create(*profile, {.rows = options.measured_rows}, &unknowns);
+  const auto own_rows = ReadRows(options.missing, profile->name);
+  if (!own_rows.ok()) return Fail(own_rows.status());
+  auto model = KernelPricer::Create(
+      *profile, {.rows = options.measured_rows, .own_rows = *own_rows}, &unknowns);
   if (!model.ok()) return Fail(model.status());
   WorkPricer* pricer = &fixed_pricer;
   if (simulated && !options.kernel_microseconds) pricer = model->get();
@@ -379,10 +376,14 @@ int Supervise(const SessionOptions& options, int signals) {
   TurnLock machine_lock;
   GpuScheduler scheduler(&machine_lock, &services, [&events] { return events.Drain(); });
   if (simulated) scheduler.Simulate(&timelines);
-  KernelLibrary library(profile->sm_architecture(), KernelCache(), &unknowns);
+  const std::string cache = UserCache();
+  KernelLibrary library({profile->sm_architecture(), cache.empty() ? "" : cache + "/kernels",
+                         options.missing.wanted()},
+                        &unknowns);
   KernelNamer namer(&library, ParametersAt(profile->sm_architecture()), &unknowns);
   if (simulated) services.namer = &namer;
   services.kernel_log = kernel_log.get();
+  services.missing = missing->get();
   // What NCCL's operations cross.
   Cluster single;
   single.name = "this machine";
@@ -543,6 +544,7 @@ int Supervise(const SessionOptions& options, int signals) {
   if (output != nullptr) output->Stop();
   if (first_failure && nccl_failure.empty()) LogError(DescribeFailure(*first_failure, *job));
   if (kernel_log != nullptr) Tell(kernel_log->Close(), options.log_kernels);
+  if (*missing != nullptr) CloseMissing(options.missing, *profile, **missing, profiler);
   if (const uint64_t uncomputed = nccl.uncomputed_reductions(); uncomputed > 0) {
     LogWarning(absl::StrFormat(
         "%d NCCL reductions of more than %d bytes were not computed: ranks got what rank 0 "
@@ -580,7 +582,21 @@ int Supervise(const SessionOptions& options, int signals) {
 
 int RunSession(const SessionOptions& options) {
   SetLogLevel(options.verbose ? LogLevel::kInfo : LogLevel::kWarning);
-  return RunGuarded([&options](int signals) { return Supervise(options, signals); });
+  std::unique_ptr<ProfilerClient> profiler;
+  if (options.missing.measure) {
+    std::string gpu = options.gpu;
+    if (!options.job.cluster.empty()) {
+      const auto cluster = FindCluster(options.job.cluster);
+      if (!cluster.ok()) return Fail(cluster.status());
+      gpu = cluster->host.gpu;
+    }
+    const auto profile = FindGpuProfile(gpu);
+    if (!profile.ok()) return Fail(profile.status());
+    auto started = StartProfiler(options.missing, *profile);
+    if (!started.ok()) return Fail(started.status());
+    profiler = *std::move(started);
+  }
+  return RunGuarded([&](int signals) { return Supervise(options, profiler.get(), signals); });
 }
 
 }  // namespace phantora

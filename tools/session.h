@@ -9,6 +9,7 @@
 
 #include "clock/host_time.h"
 #include "tools/cluster_job.h"
+#include "tools/missing_kernels.h"
 
 namespace phantora {
 
@@ -33,11 +34,12 @@ struct SessionOptions {
   std::optional<int64_t> kernel_microseconds;
   HostTime host_time = {.mode = HostTimeMode::kMeasured};
   bool measured_rows = true;  // prices use what was measured
-  std::string log_kernels;    // a file; empty for none
-  std::string trace;          // a file; empty for none
-  std::string report;         // a directory; empty for none
-  std::string record_step;    // a file; empty for none
-  bool status = true;         // a status line, if stderr is a terminal and time is simulated
+  MissingKernelsOptions missing;
+  std::string log_kernels;  // a file; empty for none
+  std::string trace;        // a file; empty for none
+  std::string report;       // a directory; empty for none
+  std::string record_step;  // a file; empty for none
+  bool status = true;       // a status line, if stderr is a terminal and time is simulated
   std::vector<std::string> command;
 };
 

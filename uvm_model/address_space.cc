@@ -187,4 +187,22 @@ uint64_t AddressSpace::MappedBytes() const {
   return total;
 }
 
+std::optional<std::pair<uint64_t, uint64_t>> AddressSpace::RangeAround(uint64_t va) {
+  constexpr int kMostPieces = 64;  // each way
+  const auto at = Containing(va);
+  if (at == segments_.end()) return std::nullopt;
+  uint64_t begin = at->first, end = begin + at->second.length;
+  auto before = at;
+  for (int i = 0; i < kMostPieces && before != segments_.begin(); ++i) {
+    --before;
+    if (before->first + before->second.length != begin) break;
+    begin = before->first;
+  }
+  auto after = std::next(at);
+  for (int i = 0; i < kMostPieces && after != segments_.end() && after->first == end; ++i, ++after) {
+    end += after->second.length;
+  }
+  return std::pair(begin, end - begin);
+}
+
 }  // namespace phantora

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "uvm_model/memory_object.h"
 
@@ -48,6 +49,9 @@ class AddressSpace {
   uint8_t* Pointer(uint64_t va, uint64_t length);
 
   uint64_t MappedBytes() const;
+  // What is mapped around `va` without a gap, as far as a few mappings: begin and length. nullopt:
+  // nothing is mapped there.
+  std::optional<std::pair<uint64_t, uint64_t>> RangeAround(uint64_t va);
 
  private:
   struct Segment {

@@ -70,6 +70,20 @@ TEST(OwnedMemoryTest, TellsWhatWasNeverWritten) {
   }
 }
 
+TEST(AddressSpaceTest, RangesGoOnOverNeighboursAndEndAtGaps) {
+  AddressSpace space;
+  ASSERT_TRUE(space.Map(0x10000, 0x1000, Vidmem(0x1000), 0));
+  ASSERT_TRUE(space.Map(0x11000, 0x3000, Vidmem(0x3000), 0));
+  ASSERT_TRUE(space.Map(0x15000, 0x1000, Vidmem(0x1000), 0));
+  using Range = std::pair<uint64_t, uint64_t>;
+  for (const uint64_t va : {0x10000, 0x11fff, 0x13fff}) {
+    EXPECT_EQ(space.RangeAround(va), Range(0x10000, 0x4000)) << va;
+  }
+  EXPECT_EQ(space.RangeAround(0x15800), Range(0x15000, 0x1000));
+  EXPECT_EQ(space.RangeAround(0x14000), std::nullopt);
+  EXPECT_EQ(space.RangeAround(0xffff), std::nullopt);
+}
+
 TEST(AddressSpaceTest, UnmapSplitsAndReportsTheFirstUnmappedByte) {
   AddressSpace space;
   auto memory = Vidmem(0x10000);

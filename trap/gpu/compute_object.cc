@@ -8,6 +8,7 @@
 #include "trap/gpu/internal_kernels.h"
 #include "trap/gpu/kernel_log.h"
 #include "trap/gpu/kernel_namer.h"
+#include "trap/gpu/missing_launches.h"
 #include "trap/gpu/occupancy.h"
 #include "trap/gpu/order_observer.h"
 
@@ -275,11 +276,17 @@ Progress ComputeObject::StartQmd(ExecutionContext& context, uint64_t address) {
   if (qmd.type == Qmd::Type::kGrid && qmd.grid.count() > 0 && !running->is_shared) {
     std::vector<uint8_t> parameters;
     if (running->known != nullptr) {
-      parameters = ParametersOf(context, qmd, running->known->rule.parameter_bytes());
+      const KnownKernel& known = *running->known;
+      uint32_t bytes = known.rule.parameter_bytes();
+      if (context.services.missing != nullptr) bytes = std::max(bytes, known.parameter_bytes);
+      parameters = ParametersOf(context, qmd, bytes);
       if (running->known->small != nullptr) CarryOutSmall(context, *running);
     }
     const KernelLaunch launch = {&qmd, running->known.get(), parameters, running->moved_bytes};
     running->price = context.services.pricer->Kernel(launch);
+    if (context.services.missing != nullptr && running->internal == nullptr) {
+      running->price = context.services.missing->Of(launch, running->price, context.memory());
+    }
     if (context.services.kernel_log != nullptr && running->internal == nullptr) {
       context.services.kernel_log->Add(launch, running->price);
     }

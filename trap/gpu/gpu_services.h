@@ -18,6 +18,7 @@ namespace phantora {
 class InternalKernels;
 class KernelLog;
 class KernelNamer;
+class MissingLaunches;
 class OrderObserver;
 class SharedWork;
 struct KnownKernel;
@@ -135,6 +136,7 @@ struct GpuServices {
   WorkObserver* observer = nullptr;
   KernelNamer* namer = nullptr;
   KernelLog* kernel_log = nullptr;
+  MissingLaunches* missing = nullptr;
   SharedWork* shared = nullptr;
   OrderObserver* order = nullptr;
 };

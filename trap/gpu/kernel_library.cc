@@ -101,10 +101,10 @@ void WriteIndex(const std::string& path, const std::vector<uint8_t>& bytes) {
 
 }  // namespace
 
-KernelLibrary::KernelLibrary(int architecture, std::string cache, Unknowns* unknowns)
-    : architecture_(architecture), cache_(std::move(cache)), unknowns_(unknowns) {
+KernelLibrary::KernelLibrary(Options options, Unknowns* unknowns)
+    : options_(std::move(options)), unknowns_(unknowns) {
   std::error_code ignored;
-  if (!cache_.empty()) std::filesystem::create_directories(cache_, ignored);
+  if (!options_.cache.empty()) std::filesystem::create_directories(options_.cache, ignored);
 }
 
 KernelLibrary::~KernelLibrary() {
@@ -126,7 +126,9 @@ void KernelLibrary::Want(const std::string& path) {
   const auto key = KeyOfLibrary(file.get(), status);
   if (!key || !wanted_.insert(*key).second) return;
   std::string cached;
-  if (!cache_.empty()) cached = absl::StrCat(cache_, "/", *key, "-sm", architecture_, ".kernels");
+  if (!options_.cache.empty()) {
+    cached = absl::StrCat(options_.cache, "/", *key, "-sm", architecture(), ".kernels");
+  }
   {
     std::lock_guard lock(mutex_);
     jobs_.push_back({std::move(file), static_cast<uint64_t>(status.st_size), path, cached});
@@ -140,7 +142,7 @@ void KernelLibrary::Run() {
   for (;;) {
     changed_.wait(lock, [this] { return stopping_ || !jobs_.empty(); });
     if (stopping_) return;
-    const Job job = std::move(jobs_.front());
+    Job job = std::move(jobs_.front());
     jobs_.pop_front();
     working_ = true;
     lock.unlock();
@@ -152,7 +154,13 @@ void KernelLibrary::Run() {
     }
     lock.lock();
     working_ = false;
-    if (index && index->size() > 0) indices_.push_back(*std::move(index));
+    if (index && index->size() > 0) {
+      Source source = {*std::move(index), nullptr, nullptr};
+      if (options_.keep_images) {
+        source.library = std::make_shared<const UniqueFd>(std::move(job.file));
+      }
+      sources_.push_back(std::move(source));
+    }
     changed_.notify_all();
   }
 }
@@ -167,7 +175,7 @@ std::optional<KernelIndex> KernelLibrary::Make(const Job& job) {
     // Not for longer than needed: some have a gigabyte.
     std::vector<uint8_t> library(job.bytes);
     if (!ReadAll(job.file.get(), library.data(), library.size(), 0)) return std::nullopt;
-    *index = KernelIndex::Build(library, architecture_, kThreads, &malformed);
+    *index = KernelIndex::Build(library, architecture(), kThreads, &malformed);
   }
   if (malformed > 0) {
     unknowns_->Count("malformed cubins in a library", malformed, job.path);
@@ -175,11 +183,11 @@ std::optional<KernelIndex> KernelLibrary::Make(const Job& job) {
   if (!job.cached.empty()) WriteIndex(job.cached, *index);
   auto opened = KernelIndex::Open(*index, index);
   LogInfo(absl::StrFormat("%s: %d kernels for sm_%d", job.path, opened ? opened->size() : 0,
-                          architecture_));
+                          architecture()));
   return opened;
 }
 
-std::optional<IndexedKernel> KernelLibrary::Find(uint64_t prefix, const CodeReader& read) {
+std::optional<KernelLibrary::Found> KernelLibrary::Find(uint64_t prefix, const CodeReader& read) {
   std::unique_lock lock(mutex_);
   const auto is_idle = [this] { return jobs_.empty() && !working_; };
   if (!gave_up_ && !changed_.wait_for(lock, kLongestWait, is_idle)) {
@@ -188,22 +196,35 @@ std::optional<IndexedKernel> KernelLibrary::Find(uint64_t prefix, const CodeRead
                      "indexing libraries takes very long; some kernels have no name");
   }
   if (is_idle()) gave_up_ = false;
-  for (const KernelIndex& index : indices_) {
-    if (auto found = index.Find(prefix, read)) return found;
+  for (const Source& source : sources_) {
+    const auto kernel = source.index.Find(prefix, read);
+    if (!kernel) continue;
+    Found found = {*kernel, source.cubin};
+    if (source.library != nullptr && kernel->place) {
+      found.image = std::make_shared<const KernelImage>(source.library, *kernel->place,
+                                                        std::string(kernel->name));
+    }
+    return found;
   }
   return std::nullopt;
 }
 
-void KernelLibrary::Add(std::vector<CubinKernel> kernels) {
+void KernelLibrary::Add(std::vector<CubinKernel> kernels, absl::Span<const uint8_t> cubin) {
   std::erase_if(kernels, [this](const CubinKernel& kernel) {
-    return kernel.architecture != architecture_ || kernel.code.size() < kPrefixBytes ||
+    return kernel.architecture != architecture() || kernel.code.size() < kPrefixBytes ||
            !added_.insert(FullFingerprint(kernel.code, kernel.relocated_instructions)).second;
   });
   if (kernels.empty()) return;
   auto bytes = std::make_shared<std::vector<uint8_t>>(KernelIndex::Build(std::move(kernels)));
   auto index = KernelIndex::Open(*bytes, bytes);
+  if (!index) return;
+  Source source = {*std::move(index), nullptr, nullptr};
+  if (options_.keep_images) {
+    source.cubin = std::make_shared<const KernelImage>(
+        std::make_shared<const std::vector<uint8_t>>(cubin.begin(), cubin.end()));
+  }
   std::lock_guard lock(mutex_);
-  if (index) indices_.push_back(*std::move(index));
+  sources_.push_back(std::move(source));
 }
 
 }  // namespace phantora

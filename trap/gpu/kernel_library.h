@@ -8,6 +8,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <set>
@@ -17,6 +18,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "profiles/kernel_index.h"
+#include "trap/gpu/kernel_image.h"
 #include "trap/supervisor/unique_fd.h"
 #include "trap/unknowns.h"
 
@@ -26,8 +28,13 @@ namespace phantora {
 // that. Threads: one that asks, and one of its own.
 class KernelLibrary {
  public:
-  // `architecture`: 90 for sm_90. `cache`: a folder, made when it is missing; empty for none.
-  KernelLibrary(int architecture, std::string cache, Unknowns* unknowns);
+  struct Options {
+    int architecture;   // 90 for sm_90
+    std::string cache;  // a folder, made when it is missing; empty for none
+    // Found kernels say where their cubin is, which takes a descriptor for each library.
+    bool keep_images = false;
+  };
+  KernelLibrary(Options options, Unknowns* unknowns);
   ~KernelLibrary();
   KernelLibrary(const KernelLibrary&) = delete;
   KernelLibrary& operator=(const KernelLibrary&) = delete;
@@ -38,12 +45,16 @@ class KernelLibrary {
 
   // In everything that was wanted, and waits for that; in what is there if that takes very
   // long.
-  std::optional<IndexedKernel> Find(uint64_t prefix, const CodeReader& read);
+  struct Found {
+    IndexedKernel kernel;
+    std::shared_ptr<const KernelImage> image;  // if images are kept
+  };
+  std::optional<Found> Find(uint64_t prefix, const CodeReader& read);
 
-  // Code that was found elsewhere; what is known already is left out.
-  void Add(std::vector<CubinKernel> kernels);
+  // Code that was found elsewhere, all of it in `cubin`; what is known already is left out.
+  void Add(std::vector<CubinKernel> kernels, absl::Span<const uint8_t> cubin);
 
-  int architecture() const { return architecture_; }
+  int architecture() const { return options_.architecture; }
 
  private:
   struct Job {
@@ -51,11 +62,16 @@ class KernelLibrary {
     uint64_t bytes;
     std::string path, cached;
   };
+  // An index, and where what is in it came from if images are kept.
+  struct Source {
+    KernelIndex index;
+    std::shared_ptr<const UniqueFd> library;
+    std::shared_ptr<const KernelImage> cubin;
+  };
   void Run();
   std::optional<KernelIndex> Make(const Job& job);
 
-  const int architecture_;
-  const std::string cache_;
+  const Options options_;
   Unknowns* const unknowns_;
   absl::flat_hash_set<uint64_t> added_;  // full fingerprints
   std::set<std::string> wanted_;         // keys of files
@@ -65,7 +81,7 @@ class KernelLibrary {
   std::deque<Job> jobs_;
   bool working_ = false, stopping_ = false;
   bool gave_up_ = false;  // waiting for what is still wanted
-  std::vector<KernelIndex> indices_;
+  std::vector<Source> sources_;
   std::thread thread_;
 };
 

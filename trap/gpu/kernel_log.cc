@@ -6,32 +6,18 @@
 #include <utility>
 #include <vector>
 
-#include "absl/hash/hash.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "nlohmann/json.hpp"
 #include "trap/gpu/known_kernel.h"
+#include "trap/gpu/launch_key.h"
 #include "trap/gpu/qmd.h"
 
 namespace phantora {
 namespace {
 
 constexpr uint64_t kMostBytes = 256 << 20;
-
-// A hash of the parameters without what may be pointers, which differ from launch to launch.
-uint64_t SizesIn(absl::Span<const uint8_t> parameters) {
-  uint64_t hash = parameters.size();
-  for (size_t at = 0; at + 4 <= parameters.size(); at += 4) {
-    uint32_t word, upper = 0;
-    std::memcpy(&word, parameters.data() + at, 4);
-    if (at + 8 <= parameters.size()) std::memcpy(&upper, parameters.data() + at + 4, 4);
-    const bool pointer = at % 8 == 0 && upper >= 0x100 && upper < 0x10000;
-    if (pointer) at += 4;
-    hash = absl::HashOf(hash, pointer ? 0 : word);
-  }
-  return hash;
-}
 
 absl::Status Failed(const std::string& path) {
   return absl::InvalidArgumentError(
@@ -56,10 +42,7 @@ KernelLog::~KernelLog() {
 void KernelLog::Add(const KernelLaunch& launch, const Price& price) {
   const Qmd& qmd = *launch.qmd;
   const KnownKernel* kernel = launch.kernel;
-  const std::string key = absl::StrFormat(
-      "%s %x %d,%d,%d %d,%d,%d %d %.0f %.0f %d", kernel == nullptr ? "" : kernel->symbol,
-      SizesIn(launch.parameters), qmd.grid.x, qmd.grid.y, qmd.grid.z, qmd.block.x, qmd.block.y,
-      qmd.block.z, qmd.shared_bytes, price.flops, price.bytes, price.time.picoseconds());
+  const std::string key = LaunchKey(launch, price);
   if (auto found = entries_.find(key); found != entries_.end()) {
     ++found->second.launches;
     return;

@@ -38,8 +38,8 @@ std::shared_ptr<const KnownKernel> KernelNamer::Find(pid_t id, Process& process,
   if (!found && process.searched < kMostSearching) {
     const auto begin = std::chrono::steady_clock::now();
     if (!process.images) process.images.emplace(id);
-    process.images->Search([&](std::vector<CubinKernel> kernels) {
-      library_->Add(std::move(kernels));
+    process.images->Search([&](std::vector<CubinKernel> kernels, absl::Span<const uint8_t> cubin) {
+      library_->Add(std::move(kernels), cubin);
       found = library_->Find(fingerprint, read);
       return found.has_value();
     });
@@ -51,10 +51,12 @@ std::shared_ptr<const KnownKernel> KernelNamer::Find(pid_t id, Process& process,
   auto kernel = std::make_shared<KnownKernel>();
   kernel->fingerprint = fingerprint;
   if (found) {
-    kernel->symbol = found->name;
-    kernel->title = KernelTitle(found->name);
-    kernel->code_bytes = found->code_bytes;
-    kernel->parameters.assign(found->parameters.begin(), found->parameters.end());
+    const IndexedKernel& indexed = found->kernel;
+    kernel->symbol = indexed.name;
+    kernel->title = KernelTitle(indexed.name);
+    kernel->code_bytes = indexed.code_bytes;
+    kernel->parameters.assign(indexed.parameters.begin(), indexed.parameters.end());
+    kernel->image = found->image;
     std::vector<uint8_t> code(std::min(kernel->code_bytes, kMostCode));
     if (!read(code.data(), code.size())) code.clear();
     kernel->rule = WorkRule(kernel->symbol, kernel->parameters, Summarise(code, parameters_at_));

@@ -52,6 +52,9 @@ absl::StatusOr<std::unique_ptr<KernelPricer>> KernelPricer::Create(const GpuProf
     auto rows = KernelRows::Find(profile.name, *pricer->rates_, pricer->sms_);
     if (!rows.ok()) return rows.status();
     pricer->rows_ = *std::move(rows);
+    auto own = KernelRows::Parse(options.own_rows, *pricer->rates_, pricer->sms_);
+    if (!own.ok()) return own.status();
+    pricer->own_rows_ = *std::move(own);
   }
   return pricer;
 }
@@ -63,8 +66,9 @@ double KernelPricer::MemoryShare(double bytes, double seconds) const {
 
 const char* KernelPricer::Source() const {
   if (!rates_) return "launch dims, a placeholder";
-  return rows_.size() > 0 ? "measured kernels, and a model of what each kernel does"
-                          : "a model of what each kernel does";
+  return rows_.size() + own_rows_.size() > 0
+             ? "measured kernels, and a model of what each kernel does"
+             : "a model of what each kernel does";
 }
 
 Price KernelPricer::Placeholder(const KernelLaunch& launch) const {
@@ -78,7 +82,10 @@ Price KernelPricer::Known(const KernelWork& work, const KernelLaunch& launch) co
   TimeEstimate time = EstimateOf(work, family, *rates_, sms_);
   const bool sure = family != WorkFamily::kUnknown && !work.guessed;
   PriceSource source = sure ? PriceSource::kModelled : PriceSource::kEstimated;
-  if (const auto found = rows_.Of(work, family, launch.kernel->title, time)) {
+  auto found = own_rows_.Of(work, family, launch.kernel->title, time);
+  const auto shipped = rows_.Of(work, family, launch.kernel->title, time);
+  if (!found || (!found->measured && shipped && shipped->measured)) found = shipped;
+  if (found) {
     time = found->time;
     source = found->measured ? PriceSource::kMeasured : PriceSource::kInterpolated;
   }

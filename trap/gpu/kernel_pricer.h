@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
@@ -24,7 +25,8 @@ namespace phantora {
 class KernelPricer : public WorkPricer {
  public:
   struct Options {
-    bool rows = true;  // use what was measured
+    bool rows = true;           // use what was measured
+    std::string own_rows = {};  // the text of the user's, which go before those that ship
   };
   // For a GPU without rates, everything is a placeholder. Errors: its data is malformed.
   static absl::StatusOr<std::unique_ptr<KernelPricer>> Create(const GpuProfile& profile,
@@ -57,7 +59,7 @@ class KernelPricer : public WorkPricer {
   const int sms_;
   const double memory_bytes_per_s_, pcie_bytes_per_s_;
   std::optional<GpuRates> rates_;
-  KernelRows rows_;
+  KernelRows rows_, own_rows_;
   absl::flat_hash_map<Key, Price> prices_;
   Unknowns* const unknowns_;
 };

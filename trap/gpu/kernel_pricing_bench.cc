@@ -25,7 +25,7 @@ struct Launch {
 
 class Fixture {
  public:
-  Fixture() : library_(80, "", &unknowns_), namer_(&library_, ParametersAt(80), &unknowns_) {
+  Fixture() : library_({80, ""}, &unknowns_), namer_(&library_, ParametersAt(80), &unknowns_) {
     const auto profile = *FindGpuProfile("a100-sxm4-80gb");
     pricer_ = *KernelPricer::Create(profile, {}, &unknowns_);
     std::vector<CubinKernel> kernels;
@@ -40,7 +40,7 @@ class Fixture {
                          .relocated_instructions = {},
                          .parameters = {{0, 208}}});
     }
-    library_.Add(std::move(kernels));
+    library_.Add(std::move(kernels), {});
     launches_.resize(kLaunches);
     for (int i = 0; i < kLaunches; ++i) {
       Launch& launch = launches_[i];

@@ -9,6 +9,7 @@
 
 #include "profiles/cubin.h"
 #include "profiles/work/work_rule.h"
+#include "trap/gpu/kernel_image.h"
 #include "trap/gpu/small_kernel.h"
 
 namespace phantora {
@@ -22,6 +23,7 @@ struct KnownKernel {
   WorkRule rule;
   std::shared_ptr<const SmallKernel> small;  // what it does, if there is a rule for that
   uint32_t parameter_bytes = 0;              // all of them
+  std::shared_ptr<const KernelImage> image;  // if images are kept, see KernelLibrary
 };
 
 }  // namespace phantora

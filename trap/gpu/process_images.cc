@@ -86,8 +86,7 @@ namespace {
 // One search through a process's memory.
 class Search {
  public:
-  using Found = std::function<bool(std::vector<CubinKernel>)>;
-  Search(pid_t process, const Found& found)
+  Search(pid_t process, const ProcessImages::Found& found)
       : memory_(process),
         pagemap_(open(absl::StrCat("/proc/", process, "/pagemap").c_str(), O_RDONLY | O_CLOEXEC)),
         found_(found),
@@ -108,7 +107,7 @@ class Search {
           std::vector<CubinKernel> kernels;
           if (image.empty() || !ReadCubin(image, kernels)) continue;
           last_image_ = at + offset;
-          if (!kernels.empty() && found_(std::move(kernels))) return false;
+          if (!kernels.empty() && found_(std::move(kernels), image)) return false;
           next = std::max(next, (at + offset + image.size()) & ~uint64_t{7});
           offset += (image.size() & ~uint64_t{7}) - 8;
         }
@@ -141,14 +140,14 @@ class Search {
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   const RemoteMemory memory_;
   const UniqueFd pagemap_;
-  const Found& found_;
+  const ProcessImages::Found& found_;
   std::vector<uint8_t> chunk_;
   uint64_t searched_ = 0, last_image_ = 0;
 };
 
 }  // namespace
 
-void ProcessImages::Search(const std::function<bool(std::vector<CubinKernel>)>& found) {
+void ProcessImages::Search(const Found& found) {
   std::vector<std::pair<uint64_t, uint64_t>> fresh, next, heap, others;
   std::set<std::pair<uint64_t, uint64_t>> all;
   for (const Mapping& mapping : Mappings(process_)) {

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "profiles/cubin.h"
 
 namespace phantora {
@@ -26,11 +27,12 @@ class ProcessImages {
  public:
   explicit ProcessImages(pid_t process) : process_(process) {}
 
-  // Hands the kernels of each cubin to `found`, whose code does not outlive the call, until
-  // that says that it has what it wants. Looks first into memory that was not there before and
-  // behind what was found last: there is what has been loaded since. 0.3 ms per MiB that the
+  // Hands the kernels of each cubin to `found`, and the cubin, none of which outlives the call,
+  // until that says that it has what it wants. Looks first into memory that was not there before
+  // and behind what was found last: there is what has been loaded since. 0.3 ms per MiB that the
   // process has touched; gives up after 8 GiB or ten seconds, whatever is in it.
-  void Search(const std::function<bool(std::vector<CubinKernel>)>& found);
+  using Found = std::function<bool(std::vector<CubinKernel>, absl::Span<const uint8_t> cubin)>;
+  void Search(const Found& found);
 
  private:
   const pid_t process_;

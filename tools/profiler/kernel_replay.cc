@@ -1,0 +1,170 @@
+#include "tools/profiler/kernel_replay.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+
+namespace phantora {
+namespace {
+
+constexpr size_t kMostModules = 256;
+constexpr int kWarmUps = 2;
+// A sample is long enough for the resolution of events, 0.5 us; there are several, but not for
+// longer than this together.
+constexpr double kSampleUs = 200, kAllSamplesUs = 100'000;
+constexpr int kMostLaunches = 200;  // fewer than libcuda queues
+constexpr int kFewestSamples = 5, kMostSamples = 25;
+constexpr unsigned kMostPortableCluster = 8;
+
+// NOLINTNEXTLINE(cppcoreguidelines-macro-usage): returns from the caller.
+#define RETURN_IF_ERROR(expression) \
+  if (absl::Status status_ = (expression); !status_.ok()) return status_
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<KernelReplay>> KernelReplay::Create(uint64_t pool_bytes) {
+  auto api = cuda::Api::Load();
+  if (!api.ok()) return api.status();
+  std::unique_ptr<KernelReplay> replay(new KernelReplay);
+  const cuda::Api& cu = replay->api_ = *api;
+  RETURN_IF_ERROR(cu.Check(cu.Init(0), "cuInit"));
+  RETURN_IF_ERROR(cu.Check(cu.DeviceGet(&replay->device_, 0), "cuDeviceGet"));
+  char name[256] = {};
+  int version = 0, clock_khz = 0;
+  RETURN_IF_ERROR(
+      cu.Check(cu.DeviceGetName(name, sizeof name, replay->device_), "cuDeviceGetName"));
+  RETURN_IF_ERROR(cu.Check(cu.DriverGetVersion(&version), "cuDriverGetVersion"));
+  cu.DeviceGetAttribute(&clock_khz, cuda::kClockRate, replay->device_);
+  cu.DeviceGetAttribute(&replay->gpu_.sms, cuda::kMultiprocessors, replay->device_);
+  replay->gpu_.name = name;
+  replay->gpu_.driver = absl::StrCat(version / 1000, ".", version % 1000 / 10);
+  replay->gpu_.clock_mhz = clock_khz / 1000;
+  cuda::Context context = nullptr;
+  RETURN_IF_ERROR(cu.Check(cu.CtxCreate(&context, 0, replay->device_), "cuCtxCreate"));
+  RETURN_IF_ERROR(cu.Check(cu.StreamCreate(&replay->stream_, 1), "cuStreamCreate"));
+  RETURN_IF_ERROR(cu.Check(cu.EventCreate(&replay->begin_, 0), "cuEventCreate"));
+  RETURN_IF_ERROR(cu.Check(cu.EventCreate(&replay->end_, 0), "cuEventCreate"));
+  void* gate = nullptr;
+  RETURN_IF_ERROR(
+      cu.Check(cu.MemHostAlloc(&gate, 64, cuda::kHostAllocDeviceMap), "cuMemHostAlloc"));
+  replay->gate_ = static_cast<volatile uint32_t*>(gate);
+  *replay->gate_ = 0;
+  RETURN_IF_ERROR(cu.Check(cu.MemHostGetDevicePointer(&replay->gate_address_, gate, 0),
+                           "cuMemHostGetDevicePointer"));
+  auto mirror = AddressMirror::Create(replay->api_, replay->device_, pool_bytes);
+  if (!mirror.ok()) return mirror.status();
+  replay->mirror_ = *std::move(mirror);
+  return replay;
+}
+
+absl::Status KernelReplay::Load(uint64_t image, const std::vector<uint8_t>& cubin) {
+  if (modules_.contains(image)) return absl::OkStatus();
+  if (modules_.size() >= kMostModules) {
+    api_.ModuleUnload(modules_.begin()->second);
+    modules_.erase(modules_.begin());
+  }
+  cuda::Module module = nullptr;
+  RETURN_IF_ERROR(api_.Check(api_.ModuleLoadData(&module, cubin.data()), "cuModuleLoadData"));
+  modules_[image] = module;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<cuda::Function> KernelReplay::Prepare(const LaunchRequest& request,
+                                                     cuda::LaunchConfig* config,
+                                                     cuda::LaunchAttribute* attribute) {
+  const auto module = request.image ? modules_.find(*request.image) : modules_.end();
+  if (module == modules_.end()) return absl::NotFoundError("its code is not known");
+  cuda::Function function = nullptr;
+  RETURN_IF_ERROR(
+      api_.Check(api_.ModuleGetFunction(&function, module->second, request.symbol.c_str()),
+                 "cuModuleGetFunction"));
+  int statically = 0, most = 0, reserved = 0;
+  RETURN_IF_ERROR(
+      api_.Check(api_.FuncGetAttribute(&statically, cuda::kFunctionSharedBytes, function),
+                 "cuFuncGetAttribute"));
+  api_.DeviceGetAttribute(&most, cuda::kSharedPerBlockOptIn, device_);
+  api_.DeviceGetAttribute(&reserved, cuda::kReservedSharedPerBlock, device_);
+  // A launch descriptor says how much there is in all, with the system's own, and rounded up.
+  const auto in_all = static_cast<int>(std::min<uint32_t>(request.shared_bytes, 1 << 24));
+  const int dynamically =
+      std::clamp(in_all - reserved - statically, 0, std::max(0, most - statically));
+  RETURN_IF_ERROR(
+      api_.Check(api_.FuncSetAttribute(function, cuda::kFunctionMaxDynamicShared, dynamically),
+                 "cuFuncSetAttribute"));
+  std::copy(request.grid.begin(), request.grid.end(), config->grid);
+  std::copy(request.block.begin(), request.block.end(), config->block);
+  config->shared_bytes = static_cast<unsigned>(dynamically);
+  config->stream = stream_;
+  const auto& cluster = request.cluster;
+  if (cluster[0] > 0) {
+    attribute->value.cluster = {cluster[0], cluster[1], cluster[2]};
+    config->attributes = attribute;
+    config->attribute_count = 1;
+    if (cluster[0] * cluster[1] * cluster[2] > kMostPortableCluster) {
+      api_.FuncSetAttribute(function, cuda::kFunctionNonPortableCluster, 1);
+    }
+  }
+  return function;
+}
+
+absl::StatusOr<double> KernelReplay::Sample(const cuda::LaunchConfig& config,
+                                            cuda::Function function, void** extra, int launches) {
+  ++passed_;
+  RETURN_IF_ERROR(
+      api_.Check(api_.StreamWaitValue32(stream_, gate_address_, passed_, cuda::kWaitGreaterOrEqual),
+                 "cuStreamWaitValue32"));
+  absl::Status status = api_.Check(api_.EventRecord(begin_, stream_), "cuEventRecord");
+  for (int i = 0; status.ok() && i < launches; ++i) {
+    status = api_.Check(api_.LaunchKernelEx(&config, function, nullptr, extra), "the launch");
+  }
+  if (status.ok()) status = api_.Check(api_.EventRecord(end_, stream_), "cuEventRecord");
+  *gate_ = passed_;  // also after an error, or the stream would wait forever
+  RETURN_IF_ERROR(status);
+  RETURN_IF_ERROR(api_.Check(api_.EventSynchronize(end_), "the kernel"));
+  float milliseconds = 0;
+  RETURN_IF_ERROR(
+      api_.Check(api_.EventElapsedTime(&milliseconds, begin_, end_), "cuEventElapsedTime"));
+  return static_cast<double>(milliseconds) * 1e3;
+}
+
+absl::StatusOr<ReplayTime> KernelReplay::Measure(const LaunchRequest& request) {
+  cuda::LaunchConfig config;
+  cuda::LaunchAttribute attribute;
+  const auto function = Prepare(request, &config, &attribute);
+  if (!function.ok()) return function.status();
+  RETURN_IF_ERROR(mirror_->Map(request.memory));
+  RETURN_IF_ERROR(mirror_->Fill(request.zeros, stream_));
+  std::vector<uint8_t> parameters = request.parameters;
+  size_t bytes = parameters.size();
+  void* extra[] = {cuda::kParameterBuffer, parameters.data(), cuda::kParameterBytes, &bytes,
+                   cuda::kParameterEnd};
+  double once = 0;
+  for (int i = 0; i < kWarmUps; ++i) {
+    const auto sample = Sample(config, *function, extra, 1);
+    if (!sample.ok()) return sample.status();
+    once = *sample;
+  }
+  ReplayTime time;
+  once = std::max(once, 0.5);
+  time.launches_each =
+      static_cast<int>(std::clamp(std::ceil(kSampleUs / once), 1.0, double{kMostLaunches}));
+  const double each_us = once * time.launches_each;
+  time.samples = static_cast<int>(
+      std::clamp(kAllSamplesUs / each_us, double{kFewestSamples}, double{kMostSamples}));
+  std::vector<double> samples;
+  for (int i = 0; i < time.samples; ++i) {
+    const auto sample = Sample(config, *function, extra, time.launches_each);
+    if (!sample.ok()) return sample.status();
+    samples.push_back(*sample / time.launches_each);
+  }
+  std::sort(samples.begin(), samples.end());
+  time.microseconds = samples[samples.size() / 2];
+  if (!(time.microseconds > 0)) return absl::InternalError("it took no time at all");
+  // The quartiles: what lies outside does not count.
+  const double spread = samples[samples.size() * 3 / 4] - samples[samples.size() / 4];
+  time.error = std::max(0.01, spread / 2 / time.microseconds);
+  return time;
+}
+
+}  // namespace phantora

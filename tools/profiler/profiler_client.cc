@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "trap/gpu/kernel_image.h"
 #include "trap/log.h"
 
 namespace phantora {
@@ -46,10 +47,13 @@ absl::StatusOr<std::unique_ptr<ProfilerClient>> ProfilerClient::Start(const std:
 }
 
 absl::StatusOr<ReplayResult> ProfilerClient::Ask(const LaunchRequest& request,
-                                                 const std::vector<uint8_t>& cubin) {
-  if (request.image && sent_.insert(*request.image).second) {
-    auto status = process_->Send(ImageToLine(*request.image, cubin), kToSend);
-    if (!status.ok()) return status;
+                                                 const KernelImage* image) {
+  if (image != nullptr && sent_.insert(*request.image).second) {
+    // One that cannot be read any more is not sent, and the kernel then not measured.
+    if (const auto cubin = image->Read()) {
+      auto status = process_->Send(ImageToLine(*request.image, *cubin), kToSend);
+      if (!status.ok()) return status;
+    }
   }
   auto status = process_->Send(ToLine(request), kToSend);
   if (!status.ok()) return status;
@@ -59,9 +63,9 @@ absl::StatusOr<ReplayResult> ProfilerClient::Ask(const LaunchRequest& request,
 }
 
 std::optional<LaunchMeasurer::Measured> ProfilerClient::Measure(const LaunchRequest& request,
-                                                                const std::vector<uint8_t>& cubin) {
+                                                                const KernelImage* image) {
   if (process_ == nullptr) return std::nullopt;
-  const auto result = Ask(request, cubin);
+  const auto result = Ask(request, image);
   if (!result.ok()) {
     LogWarning(absl::StrCat("the profiler of kernels failed (",
                             std::string(result.status().message()),

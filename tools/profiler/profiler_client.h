@@ -26,8 +26,7 @@ class ProfilerClient : public LaunchMeasurer {
   static absl::StatusOr<std::unique_ptr<ProfilerClient>> Start(const std::string& command,
                                                                const RequestHeader& header);
 
-  std::optional<Measured> Measure(const LaunchRequest& request,
-                                  const std::vector<uint8_t>& cubin) override;
+  std::optional<Measured> Measure(const LaunchRequest& request, const KernelImage* image) override;
 
   // Appends what was measured to a file of rows; creates it if there is none. Errors: it cannot be
   // written.
@@ -36,7 +35,7 @@ class ProfilerClient : public LaunchMeasurer {
 
  private:
   explicit ProfilerClient(std::unique_ptr<LineProcess> process) : process_(std::move(process)) {}
-  absl::StatusOr<ReplayResult> Ask(const LaunchRequest& request, const std::vector<uint8_t>& cubin);
+  absl::StatusOr<ReplayResult> Ask(const LaunchRequest& request, const KernelImage* image);
 
   std::unique_ptr<LineProcess> process_;  // nullptr once it has failed
   ProfiledGpu gpu_;

@@ -23,6 +23,11 @@ class KernelImage {
   explicit KernelImage(std::shared_ptr<const std::vector<uint8_t>> cubin)
       : cubin_(std::move(cubin)) {}
 
+  // Equal for kernels that are in the same place of a library, or the same cubin in memory.
+  std::pair<const void*, uint64_t> place() const {
+    return cubin_ != nullptr ? std::pair<const void*, uint64_t>(cubin_.get(), 0)
+                             : std::pair<const void*, uint64_t>(library_.get(), place_.offset);
+  }
   // The whole cubin. nullopt: the library has changed since, or cannot be read.
   std::optional<std::vector<uint8_t>> Read() const;
 

@@ -4,7 +4,6 @@
 #include <cerrno>
 #include <cstring>
 
-#include "absl/hash/hash.h"
 #include "absl/strings/str_cat.h"
 #include "profiles/kernel_rows.h"
 #include "trap/gpu/kernel_image.h"
@@ -97,11 +96,8 @@ Price MissingLaunches::Of(const KernelLaunch& launch, const Price& price, Addres
         .launches = 0,
     };
     if (options_.measurer != nullptr) {
-      std::optional<std::vector<uint8_t>> cubin;
-      if (entry.image != nullptr) cubin = entry.image->Read();
-      if (cubin) entry.request.image = absl::HashOf(absl::MakeConstSpan(*cubin));
-      entry.measured =
-          options_.measurer->Measure(entry.request, cubin.value_or(std::vector<uint8_t>()));
+      if (entry.image != nullptr) entry.request.image = NumberOf(*entry.image).first;
+      entry.measured = options_.measurer->Measure(entry.request, entry.image.get());
       ++(entry.measured ? measured_ : failed_);
     }
     bytes_ += key.size() + sizeof entry + entry.request.parameters.size() +
@@ -125,14 +121,9 @@ bool MissingLaunches::Write(const std::string& line) {
          std::fputc('\n', file_) != EOF;
 }
 
-std::optional<uint64_t> MissingLaunches::WriteImage(const Entry& entry) {
-  if (entry.image == nullptr) return std::nullopt;
-  const auto cubin = entry.image->Read();
-  if (!cubin) return std::nullopt;
-  const auto [known, is_new] = images_.emplace(
-      std::pair(cubin->size(), absl::HashOf(absl::MakeConstSpan(*cubin))), images_.size());
-  if (is_new) Write(ImageToLine(known->second, *cubin));
-  return known->second;
+std::pair<uint64_t, bool> MissingLaunches::NumberOf(const KernelImage& image) {
+  const auto [known, is_new] = images_.emplace(image.place(), images_.size());
+  return {known->second, is_new};
 }
 
 absl::Status MissingLaunches::Close() {
@@ -148,10 +139,17 @@ absl::Status MissingLaunches::Close() {
     return std::pair(-time(a), a->request.id) < std::pair(-time(b), b->request.id);
   });
   Write(ToLine(options_.header));
+  images_.clear();  // those are the measurer's
   uint64_t id = 0;
   for (Entry* entry : entries) {
     entry->request.id = id++;
-    entry->request.image = WriteImage(*entry);
+    entry->request.image.reset();
+    if (entry->image != nullptr) {
+      const auto [number, is_new] = NumberOf(*entry->image);
+      const auto cubin = is_new ? entry->image->Read() : std::nullopt;
+      if (cubin) Write(ImageToLine(number, *cubin));
+      entry->request.image = number;
+    }
     Write(ToLine(entry->request));
   }
   const bool good = std::ferror(file_) == 0;

@@ -29,10 +29,10 @@ class LaunchMeasurer {
   struct Measured {
     double microseconds = 0, error = 0;  // relative
   };
-  // `cubin` has the kernel's code; empty if the request has no image. nullopt: it could not be
+  // `image` has the kernel's code; nullptr if the request names none. nullopt: it could not be
   // measured.
   virtual std::optional<Measured> Measure(const LaunchRequest& request,
-                                          const std::vector<uint8_t>& cubin) = 0;
+                                          const KernelImage* image) = 0;
 };
 
 // Launches that differ in nothing but their pointers count as one. Not thread-safe.
@@ -69,12 +69,13 @@ class MissingLaunches {
   static std::vector<std::pair<uint64_t, uint64_t>> MemoryOf(absl::Span<const uint8_t> parameters,
                                                              AddressSpace& memory);
   bool Write(const std::string& line);
-  std::optional<uint64_t> WriteImage(const Entry& entry);
+  // The number of its image, and whether that is new.
+  std::pair<uint64_t, bool> NumberOf(const KernelImage& image);
 
   const Options options_;
   std::FILE* file_ = nullptr;
   absl::flat_hash_map<std::string, Entry> entries_;
-  std::map<std::pair<size_t, uint64_t>, uint64_t> images_;  // by size and hash
+  std::map<std::pair<const void*, uint64_t>, uint64_t> images_;  // numbers, by place
   uint64_t bytes_ = 0, left_out_ = 0, measured_ = 0, failed_ = 0;
 };
 

@@ -115,6 +115,8 @@ const char* Name(CopyKind kind) {
       return "host_to_host";
     case CopyKind::kFill:
       return "fill";
+    case CopyKind::kPeer:
+      return "peer";
   }
   return "";
 }

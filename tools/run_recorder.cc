@@ -25,6 +25,8 @@ const char* TraceName(CopyKind kind) {
       return "copy host to host";
     case CopyKind::kFill:
       return "fill";
+    case CopyKind::kPeer:
+      return "copy between GPUs";
   }
   return "copy";
 }

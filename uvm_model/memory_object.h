@@ -22,6 +22,9 @@ class MemoryObject {
   MemoryObject& operator=(const MemoryObject&) = delete;
 
   MemoryKind kind() const { return kind_; }
+  // Of video memory, which GPU of its machine it belongs to; -1 if nobody has said.
+  int gpu() const { return gpu_; }
+  void set_gpu(int gpu) { gpu_ = gpu; }
   // In bytes.
   uint64_t size() const { return size_; }
 
@@ -53,6 +56,7 @@ class MemoryObject {
 
  private:
   const MemoryKind kind_;
+  int gpu_ = -1;
   const uint64_t size_;
 };
 

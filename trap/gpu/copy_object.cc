@@ -127,22 +127,33 @@ Progress CopyObject::StartTransfer(ExecutionContext& context, uint32_t flags) {
   return Progress::kDone;
 }
 
-void CopyObject::Start(ExecutionContext& context, uint64_t bytes, bool reads_source) {
-  const auto on_host = [&context](uint64_t address) {
+CopyKind CopyObject::KindOf(ExecutionContext& context, bool reads_source, bool* fills_host) {
+  struct Place {
+    bool host = false;
+    int gpu;
+  };
+  const auto place = [&context](uint64_t address) {
     const auto piece = context.memory().Find(address);
-    return piece && piece->memory->kind() != MemoryKind::kVidmem;
+    if (!piece) return Place{false, context.gpu};
+    const int gpu = piece->memory->gpu();
+    return Place{piece->memory->kind() != MemoryKind::kVidmem, gpu < 0 ? context.gpu : gpu};
   };
   // The source's registers of a fill are left over from another copy.
-  const bool from_host = reads_source && on_host(Address(m::kOffsetInUpper, m::kOffsetInLower));
-  const bool to_host = on_host(Address(m::kOffsetOutUpper, m::kOffsetOutLower));
+  const Place to = place(Address(m::kOffsetOutUpper, m::kOffsetOutLower));
+  *fills_host = !reads_source && to.host;
+  if (!reads_source) return CopyKind::kFill;
+  const Place from = place(Address(m::kOffsetInUpper, m::kOffsetInLower));
+  if (from.host) return to.host ? CopyKind::kHostToHost : CopyKind::kHostToDevice;
+  if (to.host) return CopyKind::kDeviceToHost;
+  return from.gpu == to.gpu ? CopyKind::kInDevice : CopyKind::kPeer;
+}
+
+void CopyObject::Start(ExecutionContext& context, uint64_t bytes, bool reads_source) {
   bytes_ = bytes;
-  kind_ = CopyKind::kFill;
-  if (reads_source && from_host) {
-    kind_ = to_host ? CopyKind::kHostToHost : CopyKind::kHostToDevice;
-  } else if (reads_source) {
-    kind_ = to_host ? CopyKind::kDeviceToHost : CopyKind::kInDevice;
-  }
-  const Price price = context.services.pricer->Copy(bytes, from_host || to_host);
+  bool fills_host = false;
+  kind_ = KindOf(context, reads_source, &fills_host);
+  const Price price =
+      context.services.pricer->Copy(bytes, fills_host ? CopyKind::kDeviceToHost : kind_);
   source_ = price.source;
   const EngineWork::Need need = {.span = price.time};
   order_ = 0;

@@ -64,6 +64,10 @@ struct KernelLaunch {
   std::optional<double> moved_bytes;     // of libcuda's own copies and fills
 };
 
+// Between which memories a copy goes. A fill reads none.
+enum class CopyKind { kHostToDevice, kDeviceToHost, kInDevice, kHostToHost, kFill, kPeer };
+inline constexpr int kCopyKinds = 6;
+
 // The seam to simulated time: how long a piece of GPU work takes.
 class WorkPricer {
  public:
@@ -71,8 +75,7 @@ class WorkPricer {
   virtual Price Kernel(const KernelLaunch& launch) = 0;
   // Where its prices of kernels come from, in words, for reports.
   virtual const char* Source() const = 0;
-  // A copy or fill. `over_pcie`: one side is host memory.
-  virtual Price Copy(uint64_t bytes, bool over_pcie) = 0;
+  virtual Price Copy(uint64_t bytes, CopyKind kind) = 0;
 };
 
 // Every kernel takes the same time, zero by default, and copies none.
@@ -80,16 +83,12 @@ class FixedPricer : public WorkPricer {
  public:
   explicit FixedPricer(VirtualSpan each) : each_(each) {}
   Price Kernel(const KernelLaunch&) override { return {each_}; }
-  Price Copy(uint64_t, bool) override { return {}; }
+  Price Copy(uint64_t, CopyKind) override { return {}; }
   const char* Source() const override { return "--kernel-time"; }
 
  private:
   const VirtualSpan each_;
 };
-
-// Between which memories a copy went. A fill reads none.
-enum class CopyKind { kHostToDevice, kDeviceToHost, kInDevice, kHostToHost, kFill };
-inline constexpr int kCopyKinds = 5;
 
 // Is told of every kernel and copy when it is over: how long it takes depends on what else
 // runs meanwhile. Work that is never over, because its channel fails or its process dies

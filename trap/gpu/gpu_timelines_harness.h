@@ -43,7 +43,7 @@ class TestPricer : public WorkPricer {
     return {VirtualSpan::Microseconds(static_cast<int64_t>(launch.qmd->program))};
   }
   const char* Source() const override { return "test"; }
-  Price Copy(uint64_t bytes, bool) override {
+  Price Copy(uint64_t bytes, CopyKind) override {
     return {VirtualSpan::Microseconds(static_cast<int64_t>(bytes))};
   }
 };

@@ -17,6 +17,14 @@ constexpr double kBytesPerThread = 16;
 constexpr double kNoIdea = 1;  // the error of a price that nothing is known of
 constexpr size_t kMostPrices = 1 << 16;
 
+// One way, of what a link of NVLink 3 and 4 is for (25 GB/s), a copy engine reaches 274 GB/s of an
+// A100's 300 and 376 of an H100's 450 (p2pBandwidthLatencyTest in stas00/ml-engineering).
+constexpr double kLinkBytesPerS = 25e9;
+constexpr uint32_t kNvlink4 = 7;  // NV2080_CTRL_NVLINK_STATUS_NVLINK_VERSION_4_0
+double PeerBytesPerS(const GpuProfile::Nvlink& nvlink) {
+  return kLinkBytesPerS * nvlink.links * (nvlink.version >= kNvlink4 ? 0.836 : 0.913);
+}
+
 // Of a hostile launch, at most an hour.
 VirtualSpan Seconds(double seconds) {
   return VirtualSpan::Picoseconds(static_cast<int64_t>(std::clamp(seconds, 0.0, 3600.0) * 1e12));
@@ -38,6 +46,8 @@ KernelPricer::KernelPricer(const GpuProfile& profile, Unknowns* unknowns)
       // A pinned copy reaches 55 GB/s of PCIe 5.0's 64, and 26 of 4.0's 32 (napkin-math-gpu,
       // stas00's nvbandwidth).
       pcie_bytes_per_s_(profile.pci.generation >= 5 ? 55e9 : 26e9),
+      peer_bytes_per_s_(profile.nvlink.links > 0 ? PeerBytesPerS(profile.nvlink)
+                                                 : pcie_bytes_per_s_),
       unknowns_(unknowns) {}
 
 absl::StatusOr<std::unique_ptr<KernelPricer>> KernelPricer::Create(const GpuProfile& profile,
@@ -129,8 +139,13 @@ Price KernelPricer::Kernel(const KernelLaunch& launch) {
   return prices_[key] = Known(work, launch);
 }
 
-Price KernelPricer::Copy(uint64_t bytes, bool over_pcie) {
-  const double rate = over_pcie ? pcie_bytes_per_s_ : memory_bytes_per_s_ / 2;  // read, write
+Price KernelPricer::Copy(uint64_t bytes, CopyKind kind) {
+  double rate = pcie_bytes_per_s_;
+  if (kind == CopyKind::kInDevice || kind == CopyKind::kFill) {
+    rate = memory_bytes_per_s_ / 2;  // read, write
+  } else if (kind == CopyKind::kPeer) {
+    rate = peer_bytes_per_s_;
+  }
   return {kCopyLatency + Seconds(static_cast<double>(bytes) / rate), PriceSource::kModelled};
 }
 

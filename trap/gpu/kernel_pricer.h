@@ -33,7 +33,7 @@ class KernelPricer : public WorkPricer {
                                                               Options options, Unknowns* unknowns);
 
   Price Kernel(const KernelLaunch& launch) override;
-  Price Copy(uint64_t bytes, bool over_pcie) override;
+  Price Copy(uint64_t bytes, CopyKind kind) override;
   const char* Source() const override;
   // Of the GPU's own memory, at its peak.
   double memory_bytes_per_s() const { return memory_bytes_per_s_; }
@@ -57,7 +57,7 @@ class KernelPricer : public WorkPricer {
   Price Known(const KernelWork& work, const KernelLaunch& launch) const;
 
   const int sms_;
-  const double memory_bytes_per_s_, pcie_bytes_per_s_;
+  const double memory_bytes_per_s_, pcie_bytes_per_s_, peer_bytes_per_s_;
   std::optional<GpuRates> rates_;
   KernelRows rows_, own_rows_;
   absl::flat_hash_map<Key, Price> prices_;

@@ -318,6 +318,7 @@ uint32_t AllocMemory(ResourceManager& rm, CallContext& call, int gpu, bool vidme
   if (resource->reservation == nullptr) return NV_ERR_NO_MEMORY;
   resource->memory =
       std::make_shared<OwnedMemory>(vidmem ? MemoryKind::kVidmem : MemoryKind::kSysmem, bytes);
+  if (vidmem) resource->memory->set_gpu(gpu);
   if (vidmem && rm.machine->memory_observer != nullptr) {
     resource->observer = rm.machine->memory_observer;
     resource->observer->VideoMemory(resource->owner, gpu, static_cast<int64_t>(bytes));

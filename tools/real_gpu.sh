@@ -86,8 +86,9 @@ try() {
   [ "$left" -gt 5 ] || { echo "skipped, no time: $what" >>"$OUT/log.txt"; return 1; }
   [ "$most" -lt "$left" ] || most=$left
   begin=$(date +%s)
+  TRIES=$((TRIES + 1)) SAID="$WORK/said.$TRIES"  # what was killed may still write to its own
   # timeout(1) starts programs, not functions of this shell.
-  ( "$@" ) >"$WORK/said" 2>&1 &
+  ( "$@" ) >"$SAID" 2>&1 &
   job=$!
   ( sleep "$most"; kill -TERM -- "$job"; sleep 5; pkill -KILL -P "$job" ) >/dev/null 2>&1 &
   watch=$!
@@ -95,7 +96,7 @@ try() {
   status=$?
   kill "$watch" 2>/dev/null
   echo "$([ $status = 0 ] && echo ok || echo "FAILED ($status)"), $(($(date +%s) - begin)) s: $what" >>"$OUT/log.txt"
-  [ $status = 0 ] || tail -n 12 "$WORK/said" | sed 's/^/    /' >>"$OUT/log.txt"
+  [ $status = 0 ] || tail -n 12 "$SAID" | sed 's/^/    /' >>"$OUT/log.txt"
   return $status
 }
 
@@ -131,25 +132,25 @@ steps() {
   model_step=$(program_file model_step.py)
   models=$("$PYTHON" "$model_step" list)
   for model in $models; do
-    try "$model, measured" 60 real "$PYTHON" "$model_step" "$model" && sed -n '/^{/s/^{/{"how": "measured", /p' "$WORK/said" >>"$OUT/steps.jsonl"
+    try "$model, measured" 60 real "$PYTHON" "$model_step" "$model" && sed -n '/^{/s/^{/{"how": "measured", /p' "$SAID" >>"$OUT/steps.jsonl"
     try "$model, simulated" 60 own phantora-run --no-status --force-driver-abi --gpu "$GPU" --missing "$WORK/$model.missing" -- "$PYTHON" "$model_step" "$model" --steps 5 &&
-      sed -n '/^{/s/^{/{"how": "model", /p' "$WORK/said" >>"$OUT/steps.jsonl"
+      sed -n '/^{/s/^{/{"how": "model", /p' "$SAID" >>"$OUT/steps.jsonl"
   done
   for model in $models; do
     [ -s "$WORK/$model.missing" ] || continue
     # shellcheck disable=SC2046
     try "$model, its kernels" 90 real $(words phantora-profile) "$WORK/$model.missing" -o "$WORK/$model.rows" --results "$WORK/$model.results" --worker "$(words phantora-profile) worker" ||
       continue
-    sed 's/^/    /' "$WORK/said" | tail -n 1 >>"$OUT/log.txt"
+    sed 's/^/    /' "$SAID" | tail -n 1 >>"$OUT/log.txt"
     cat "$WORK/$model.results" >>"$OUT/kernels.jsonl"
     head=
     [ ! -s "$OUT/kernels.tsv" ] || head='^#\|^family	'
     grep -v "${head:-^\$}" "$WORK/$model.rows" >>"$OUT/kernels.tsv"
     try "$model, simulated with what was measured" 60 own phantora-run --no-status --force-driver-abi --gpu "$GPU" --rows "$WORK/$model.rows" -- "$PYTHON" "$model_step" "$model" --steps 5 &&
-      sed -n '/^{/s/^{/{"how": "rows", /p' "$WORK/said" >>"$OUT/steps.jsonl"
+      sed -n '/^{/s/^{/{"how": "rows", /p' "$SAID" >>"$OUT/steps.jsonl"
   done
   for model in $models; do
-    try "$model, compiled, measured" 120 real "$PYTHON" "$model_step" "$model" --compile && sed -n '/^{/s/^{/{"how": "measured", /p' "$WORK/said" >>"$OUT/steps.jsonl"
+    try "$model, compiled, measured" 120 real "$PYTHON" "$model_step" "$model" --compile && sed -n '/^{/s/^{/{"how": "measured", /p' "$SAID" >>"$OUT/steps.jsonl"
   done
   table >"$OUT/steps.md"
 }
@@ -192,6 +193,7 @@ case $PART in
 esac
 mkdir -p "$OUT" || exit 1
 WORK=$(mktemp -d) || exit 1
+TRIES=0
 trap 'rm -rf "$WORK"' EXIT
 echo "== $PART, $(date -u +%Y-%m-%dT%H:%M:%SZ)${EMULATED:+, emulated}" >>"$OUT/log.txt"
 "$PART"

@@ -14,7 +14,10 @@ namespace phantora {
 namespace {
 
 constexpr uint64_t kPage = 2 << 20;  // of video memory on all GPUs since Pascal
-constexpr uint64_t kSmallPieces = 8;
+// libcuda gives addresses in these, and does not give all that is left of one of which it has given
+// a part (seen with 550).
+constexpr uint64_t kUnit = 32 << 20;
+constexpr uint64_t kSmallPieces = 16;
 constexpr uint64_t kLargePieces = 4;
 constexpr uint64_t kMostBytes = uint64_t{1} << 40;  // of one range
 
@@ -82,12 +85,13 @@ absl::Status AddressMirror::MapGap(uint64_t begin, uint64_t bytes) {
   if (!status.ok()) return status;
   if (got != begin) {
     api_.MemAddressFree(got, bytes);
-    if (IsDrivers(begin, begin + bytes)) {
+    const std::string taken = WhatLiesAt(begin, begin + bytes);
+    if (taken.empty()) {
       mapped_[begin] = begin + bytes;
       return absl::OkStatus();
     }
     return absl::AlreadyExistsError(
-        absl::StrFormat("something else lies at %x to %x here", begin, begin + bytes));
+        absl::StrFormat("%x to %x cannot be had here: %s", begin, begin + bytes, taken));
   }
   uint64_t at = begin;
   while (status.ok() && at < begin + bytes) {
@@ -105,7 +109,7 @@ absl::Status AddressMirror::MapGap(uint64_t begin, uint64_t bytes) {
   return status;
 }
 
-bool AddressMirror::IsDrivers(uint64_t begin, uint64_t end) {
+std::string AddressMirror::WhatLiesAt(uint64_t begin, uint64_t end) {
   std::ifstream maps("/proc/self/maps");
   bool any = false;
   for (std::string line; std::getline(maps, line);) {
@@ -121,30 +125,37 @@ bool AddressMirror::IsDrivers(uint64_t begin, uint64_t end) {
     // Reserved, or mapped from one of its files.
     const bool reserved = std::string_view(permissions).substr(0, 3) == "---";
     if (!reserved && line.find("/dev/", static_cast<size_t>(name)) == std::string::npos) {
-      return false;
+      return line;
     }
   }
-  return any;
+  return any ? "" : "nothing lies there, but the driver does not give it";
+}
+
+absl::Status AddressMirror::MapRange(uint64_t first, uint64_t length, uint64_t unit) {
+  uint64_t begin = first & ~(unit - 1);
+  const uint64_t end = (first + length + unit - 1) & ~(unit - 1);
+  // What is not there yet of it.
+  while (begin < end) {
+    auto next = mapped_.upper_bound(begin);
+    if (next != mapped_.begin() && std::prev(next)->second > begin) {
+      begin = std::prev(next)->second;
+      continue;
+    }
+    const uint64_t gap_end = next == mapped_.end() ? end : std::min(end, next->first);
+    if (auto status = MapGap(begin, gap_end - begin); !status.ok()) return status;
+    begin = gap_end;
+  }
+  return absl::OkStatus();
 }
 
 absl::Status AddressMirror::Map(const std::vector<std::pair<uint64_t, uint64_t>>& ranges) {
   for (const auto& [first, length] : ranges) {
-    if (length > kMostBytes || first + length < first) {
+    if (length > kMostBytes || first + length < first || first + length > UINT64_MAX - kUnit) {
       return absl::InvalidArgumentError("a range of memory is too large");
     }
-    uint64_t begin = first & ~(kPage - 1);
-    const uint64_t end = (first + length + kPage - 1) & ~(kPage - 1);
-    // What is not there yet of it.
-    while (begin < end) {
-      auto next = mapped_.upper_bound(begin);
-      if (next != mapped_.begin() && std::prev(next)->second > begin) {
-        begin = std::prev(next)->second;
-        continue;
-      }
-      const uint64_t gap_end = next == mapped_.end() ? end : std::min(end, next->first);
-      if (auto status = MapGap(begin, gap_end - begin); !status.ok()) return status;
-      begin = gap_end;
-    }
+    auto status = MapRange(first, length, kUnit);
+    if (absl::IsAlreadyExists(status)) status = MapRange(first, length, kPage);
+    if (!status.ok()) return status;
   }
   return absl::OkStatus();
 }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -42,9 +43,11 @@ class AddressMirror {
   AddressMirror(const cuda::Api& api, cuda::Device device) : api_(api) {
     access_.location.id = device;
   }
+  // Widened to multiples of `unit`. ALREADY_EXISTS: some of it cannot be had.
+  absl::Status MapRange(uint64_t first, uint64_t length, uint64_t unit);
   absl::Status MapGap(uint64_t begin, uint64_t bytes);
-  // Whether everything that this process has mapped there is the driver library's.
-  static bool IsDrivers(uint64_t begin, uint64_t end);
+  // Why memory cannot be had there, in words; empty where everything there is the driver library's.
+  static std::string WhatLiesAt(uint64_t begin, uint64_t end);
 
   const cuda::Api& api_;
   cuda::Access access_;

@@ -12,7 +12,7 @@ constexpr size_t kMostModules = 256;
 constexpr int kWarmUps = 2;
 // A sample is long enough for the resolution of events, 0.5 us; there are several, but not for
 // longer than this together.
-constexpr double kSampleUs = 200, kAllSamplesUs = 100'000;
+constexpr double kSampleUs = 200, kAllSamplesUs = 20'000;
 constexpr int kMostLaunches = 200;  // fewer than libcuda queues
 constexpr int kFewestSamples = 5, kMostSamples = 25;
 constexpr unsigned kMostPortableCluster = 8;

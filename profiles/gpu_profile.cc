@@ -1,5 +1,6 @@
 #include "profiles/gpu_profile.h"
 
+#include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -21,6 +22,37 @@ constexpr char kDirectory[] = "profiles/data/", kFile[] = "/personality.json";
 // JSON has no hexadecimal numbers; ids are strings like "0x2330".
 uint32_t Id(const Json& json) {
   return static_cast<uint32_t>(std::stoul(json.get<std::string>(), nullptr, 16));
+}
+
+double Positive(const Json& json, const std::string& name) {
+  const double value = json;
+  if (!(value > 0) || !std::isfinite(value)) {
+    throw std::invalid_argument("rates: " + name + " must be positive");
+  }
+  return value;
+}
+
+// A misspelt key would silently price with something else.
+GpuProfile::Rated RatedFrom(const Json& json) {
+  GpuProfile::Rated rated{.given = true, .from = ""};
+  for (const auto& [key, value] : json.items()) {
+    if (key == "from") {
+      value.get_to(rated.from);
+    } else if (key == "memory_tb_per_s") {
+      rated.memory_bytes_per_s = Positive(value, key) * 1e12;
+    } else if (key == "peak_tflops") {
+      for (const auto& [precision, tflops] : value.items()) {
+        int i = 0;
+        while (i < kMathPrecisions && precision != Name(static_cast<MathPrecision>(i))) ++i;
+        if (i == kMathPrecisions) throw std::invalid_argument("rates: no precision " + precision);
+        rated.peak_flops_per_s[static_cast<size_t>(i)] = Positive(tflops, precision) * 1e12;
+      }
+    } else {
+      throw std::invalid_argument("rates: unknown key " + key +
+                                  "; known are from, peak_tflops, memory_tb_per_s");
+    }
+  }
+  return rated;
 }
 
 GpuProfile FromJson(const Json& json) {
@@ -64,11 +96,17 @@ GpuProfile FromJson(const Json& json) {
                     memory.at("bus_width_bits"),
                     memory.at("l2_bytes"),
                     memory.at("clock_mhz")};
+  if (profile.memory.clock_mhz == 0 || profile.memory.bus_width_bits == 0) {
+    throw std::invalid_argument("memory.clock_mhz and memory.bus_width_bits must not be 0");
+  }
   if (profile.memory.usable_mib > profile.memory.total_mib) {
     throw std::invalid_argument("memory.usable_mib exceeds memory.total_mib");
   }
   json.at("sm_clock_mhz").get_to(profile.sm_clock_mhz);
   json.at("power_limit_watts").get_to(profile.power_limit_watts);
+  if (profile.sm_clock_mhz == 0 || profile.power_limit_watts == 0 || profile.tpcs() == 0) {
+    throw std::invalid_argument("sm_clock_mhz, power_limit_watts and all of tpcs_per_gpc are 0");
+  }
   json.at("copy_engines").get_to(profile.copy_engines);
   if (profile.copy_engines < 1 || profile.copy_engines > 10) {
     throw std::invalid_argument("copy_engines must be 1 to 10");
@@ -87,6 +125,7 @@ GpuProfile FromJson(const Json& json) {
   if (profile.nvlink.links > 18 || (profile.nvlink.links > 0 && profile.nvlink.switches == 0)) {
     throw std::invalid_argument("nvlink: at most 18 links, and at least one switch for them");
   }
+  if (json.contains("rates")) profile.rated = RatedFrom(json.at("rates"));
   return profile;
 }
 

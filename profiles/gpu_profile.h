@@ -3,11 +3,13 @@
 #ifndef PHANTORA_PROFILES_GPU_PROFILE_H_
 #define PHANTORA_PROFILES_GPU_PROFILE_H_
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "profiles/work/kernel_work.h"
 
 namespace phantora {
 
@@ -64,6 +66,15 @@ struct GpuProfile {
     uint32_t remap_banks;  // memory banks with spare rows
     uint32_t video_clock_mhz;
   } board;
+
+  // Of a GPU that was not measured: what its prices are made from (profiles/rate_transfer.h).
+  struct Rated {
+    bool given = false;
+    std::string from;  // the measured GPU; "" for the nearest
+    // Of the data sheet, dense; 0 where it is to be told from SMs and clocks.
+    std::array<double, kMathPrecisions> peak_flops_per_s{};
+    double memory_bytes_per_s = 0;
+  } rated;
 
   uint32_t tpcs() const;
   uint32_t sms() const { return tpcs() * 2; }

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "profiles/embedded_data.h"
+
 namespace phantora {
 namespace {
 
@@ -26,6 +28,30 @@ TEST(GpuProfileTest, ShippedPersonalitiesHaveTheCardsNumbers) {
     EXPECT_EQ(profile->memory.total_mib, card.total_mib);
   }
   EXPECT_EQ(GpuProfileNames().size(), 4u);
+}
+
+TEST(GpuProfileTest, AFileMayGiveWhatPricesAreMadeFrom) {
+  std::string text;
+  for (const EmbeddedFile& file : EmbeddedData()) {
+    if (file.name == "profiles/data/h100-sxm5-80gb/personality.json") text = file.content;
+  }
+  EXPECT_FALSE(ParseGpuProfile(text)->rated.given);
+  const auto with = [&text](const std::string& rates) {
+    return ParseGpuProfile(text.substr(0, text.rfind('}')) + R"(, "rates": )" + rates + "}");
+  };
+  const auto given =
+      with(R"({"from": "a100-sxm4-80gb", "peak_tflops": {"bf16": 500}, "memory_tb_per_s": 2})");
+  ASSERT_TRUE(given.ok()) << given.status();
+  EXPECT_TRUE(given->rated.given);
+  EXPECT_EQ(given->rated.from, "a100-sxm4-80gb");
+  EXPECT_EQ(given->rated.peak_flops_per_s[static_cast<size_t>(MathPrecision::kBf16)], 500e12);
+  EXPECT_EQ(given->rated.peak_flops_per_s[static_cast<size_t>(MathPrecision::kFp8)], 0);
+  EXPECT_EQ(given->rated.memory_bytes_per_s, 2e12);
+  for (const char* wrong : {R"({"memory_tb": 2})", R"({"memory_tb_per_s": 0})", "2", "[1]",
+                            R"({"memory_tb_per_s": "2"})", R"({"peak_tflops": {"fp5": 1}})",
+                            R"({"peak_tflops": {"fp8": -1}})", R"({"from": 1})"}) {
+    EXPECT_FALSE(with(wrong).ok()) << wrong;
+  }
 }
 
 TEST(GpuProfileTest, ErrorsSayWhatIsWrong) {

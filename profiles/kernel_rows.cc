@@ -104,6 +104,8 @@ absl::StatusOr<KernelRows> KernelRows::Parse(std::string_view text, const GpuRat
     if (cells[2] != "forward" && cells[2] != "backward") return Wrong(number, "no direction");
     Row row;
     row.name = std::string(line.substr(0, cells[5].data() - line.data() - 1));
+    row.family = *family;
+    row.kernel = std::string(cells[3]);
     row.work.precision = *precision;
     row.work.backward = cells[2] == "backward";
     if (cells[4] != "-") {
@@ -129,8 +131,7 @@ absl::StatusOr<KernelRows> KernelRows::Parse(std::string_view text, const GpuRat
     }
     row.seconds = microseconds * 1e-6;
     row.missed_by = std::log(row.seconds / EstimateOf(row.work, *family, rates, sms).seconds);
-    rows.groups_[KeyOf(row.work, *family, std::string_view(cells[3].data(), cells[3].size()))]
-        .rows.push_back(row);
+    rows.groups_[KeyOf(row.work, *family, row.kernel)].rows.push_back(row);
     ++rows.size_;
   }
   for (auto& [key, group] : rows.groups_) LeaveOneOut(group);
@@ -173,11 +174,19 @@ void KernelRows::LeaveOneOut(Group& group) {
   if (count > 0) group.left_out_error = std::sqrt(squares / count);
 }
 
+void KernelRows::TransferWith(const std::array<double, kWorkFamilies>& error) {
+  transferred_ = true;
+  transfer_error_ = error;
+}
+
 std::vector<KernelRows::Comparison> KernelRows::Compare() const {
   std::vector<Comparison> comparisons;
   for (const auto& [key, group] : groups_) {
     for (const Row& row : group.rows) {
       Comparison comparison = {.row = row.name,
+                               .work = row.work,
+                               .family = row.family,
+                               .kernel = row.kernel,
                                .measured_s = row.seconds,
                                .modelled_s = row.seconds / std::exp(row.missed_by),
                                .others_s = std::nullopt};
@@ -205,15 +214,17 @@ std::optional<KernelRows::Found> KernelRows::Of(const KernelWork& work, WorkFami
       const bool same =
           std::abs(row.work.flops - work.flops) <= kSame * work.flops &&
           (work.flops > 0 || std::abs(row.work.bytes - work.bytes) <= kSame * work.bytes);
-      if (same && Distance(row.work, normal) < kSame) {
+      if (same && !transferred_ && Distance(row.work, normal) < kSame) {
         return Found{{row.seconds, row.error}, true};
       }
     }
     const auto correction = Correction(group->second, normal, nullptr);
     if (!correction) continue;
-    const double error = group->second.left_out_error;
-    return Found{{estimate.seconds * std::exp(*correction), error > 0 ? error : estimate.error},
-                 false};
+    const double left_out = group->second.left_out_error;
+    const double error = left_out > 0
+                             ? std::hypot(left_out, transfer_error_[static_cast<size_t>(family)])
+                             : estimate.error;
+    return Found{{estimate.seconds * std::exp(*correction), error}, false};
   }
   return std::nullopt;
 }

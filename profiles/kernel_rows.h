@@ -2,6 +2,7 @@
 #ifndef PHANTORA_PROFILES_KERNEL_ROWS_H_
 #define PHANTORA_PROFILES_KERNEL_ROWS_H_
 
+#include <array>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -30,6 +31,11 @@ class KernelRows {
   // The rows that there are for a GPU; none if there is no file. Errors: as above.
   static absl::StatusOr<KernelRows> Find(const std::string& gpu, const GpuRates& rates, int sms);
 
+  // Makes them rows of another GPU, whose prices have these errors more (profiles/rate_transfer.h):
+  // what the model misses there is taken to be what it misses here, so that no work counts as
+  // measured any more.
+  void TransferWith(const std::array<double, kWorkFamilies>& error);
+
   struct Found {
     TimeEstimate time;
     bool measured = false;  // this very work; else interpolated
@@ -50,6 +56,9 @@ class KernelRows {
   // Every row beside what it would be priced at without it.
   struct Comparison {
     std::string row;  // its first five columns
+    KernelWork work;
+    WorkFamily family;
+    std::string kernel;
     double measured_s = 0, modelled_s = 0;
     std::optional<double> others_s;  // by the model and the other rows, if any is near
   };
@@ -59,6 +68,8 @@ class KernelRows {
   struct Row {
     std::string name;  // its first five columns
     KernelWork work;
+    WorkFamily family = WorkFamily::kUnknown;
+    std::string kernel;
     double seconds = 0, error = 0;
     double missed_by = 0;  // log of measured over estimated
   };
@@ -75,6 +86,8 @@ class KernelRows {
 
   absl::flat_hash_map<std::string, Group> groups_;
   size_t size_ = 0;
+  bool transferred_ = false;
+  std::array<double, kWorkFamilies> transfer_error_{};
 };
 
 }  // namespace phantora

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """--report, --trace, the summary and the status line.
 
-usage: report_test.py PHANTORA_RUN STEP_TIME_PY
+usage: report_test.py PHANTORA_RUN STEP_TIME_PY PERSONALITY_JSON
 """
 
 import html.parser
@@ -15,7 +15,7 @@ import sys
 import tempfile
 import unittest
 
-PHANTORA_RUN, STEP_TIME = sys.argv[1:3]
+PHANTORA_RUN, STEP_TIME, PERSONALITY = sys.argv[1:4]
 PYTHON = (pathlib.Path(os.environ.get("PHANTORA_CACHE") or pathlib.Path.home() / ".cache/phantora")
           / "venv/bin/python")
 # Weights and gradients of step_time.py's model, and two moments of each for AdamW.
@@ -67,6 +67,27 @@ class ReportTest(unittest.TestCase):
 
     def events(self, category):
         return [event for event in self.trace if event.get("cat") == category]
+
+    def test_a_gpu_that_was_not_measured(self):
+        text = pathlib.Path(PERSONALITY).read_text(encoding="utf-8")
+        for old, new in (('"name": "h100-sxm5-80gb"', '"name": "half"'), ("[9, 9, 8, 8, 8, 8, 8, 8]", "[9, 8, 8, 8]"),
+                         ('"power_limit_watts": 700', '"power_limit_watts": 350')):
+            self.assertIn(old, text)
+            text = text.replace(old, new)
+        root = pathlib.Path(self.directory.name)
+        (root / "half.json").write_text(text, encoding="utf-8")
+        result = phantora(PYTHON, STEP_TIME, options=[
+            "--gpu", root / "half.json", "--host-time", "fixed", "--report", root / "half"])
+        self.assertEqual(result.returncode, 0, result)
+        self.assertIn("transferred from h100-sxm5-80gb", result.stderr)
+        report = json.loads((root / "half/report.json").read_text())
+        self.assertTrue(report["run"]["kernel_prices"].endswith("transferred from h100-sxm5-80gb"))
+        self.assertEqual(report["totals"]["time_by_source"]["placeholder"]["share"], 0)
+        half, whole = report["ranks"][0], self.report["ranks"][0]
+        # Libraries choose kernels by the number of SMs. Products take twice as long, what is bound by memory as long as there.
+        self.assertGreater(half["kernel_s"], 1.2 * whole["kernel_s"])
+        self.assertLess(half["kernel_s"], 2.1 * whole["kernel_s"])
+        self.assertGreater(half["price_error"], whole["price_error"] + 0.01)
 
     def test_the_run_is_described(self):
         run = self.report["run"]

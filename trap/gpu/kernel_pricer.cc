@@ -4,6 +4,8 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "profiles/rate_transfer.h"
 #include "trap/gpu/known_kernel.h"
 #include "trap/gpu/qmd.h"
 
@@ -37,12 +39,17 @@ LaunchShape ShapeOf(const KernelLaunch& launch) {
           .parameters = launch.parameters};
 }
 
+// A file may have a shipped GPU's name and be another.
+bool HasItsOwnRates(const GpuProfile& profile) {
+  const auto shipped = FindGpuProfile(profile.name);
+  return !profile.rated.given && shipped.ok() && SameHardware(profile, *shipped);
+}
+
 }  // namespace
 
 KernelPricer::KernelPricer(const GpuProfile& profile, Unknowns* unknowns)
     : sms_(static_cast<int>(profile.sms())),
-      // Double data rate; MHz and bits to bytes per second.
-      memory_bytes_per_s_(2e6 * profile.memory.clock_mhz * profile.memory.bus_width_bits / 8.0),
+      memory_bytes_per_s_(MemoryBytesPerSecond(profile)),
       // A pinned copy reaches 55 GB/s of PCIe 5.0's 64, and 26 of 4.0's 32 (napkin-math-gpu,
       // stas00's nvbandwidth).
       pcie_bytes_per_s_(profile.pci.generation >= 5 ? 55e9 : 26e9),
@@ -55,16 +62,42 @@ absl::StatusOr<std::unique_ptr<KernelPricer>> KernelPricer::Create(const GpuProf
                                                                    Unknowns* unknowns) {
   std::unique_ptr<KernelPricer> pricer(new KernelPricer(profile, unknowns));
   auto rates = FindGpuRates(profile.name);
-  if (absl::IsNotFound(rates.status())) return pricer;
-  if (!rates.ok()) return rates.status();
-  pricer->rates_ = *std::move(rates);
+  if (!rates.ok() && !absl::IsNotFound(rates.status())) return rates.status();
+  std::string measured = profile.name;
+  int sms = pricer->sms_;
+  std::array<double, kWorkFamilies> error{};
+  const bool transferred = !rates.ok() || !HasItsOwnRates(profile);
+  if (transferred) {
+    const auto made = TransferRates(profile);
+    if (absl::IsNotFound(made.status())) {
+      absl::StrAppend(&pricer->source_, ", since ", std::string(made.status().message()));
+      return pricer;
+    }
+    if (!made.ok()) return made.status();
+    const auto from = FindGpuProfile(made->from);
+    rates = FindGpuRates(made->from);
+    if (!from.ok() || !rates.ok()) return from.ok() ? rates.status() : from.status();
+    measured = made->from, error = made->error, sms = static_cast<int>(from->sms());
+    pricer->rates_ = made->rates;
+  } else {
+    pricer->rates_ = *rates;
+  }
   if (options.rows) {
-    auto rows = KernelRows::Find(profile.name, *pricer->rates_, pricer->sms_);
+    auto rows = KernelRows::Find(measured, *rates, sms);
     if (!rows.ok()) return rows.status();
+    if (transferred) rows->TransferWith(error);
     pricer->rows_ = *std::move(rows);
     auto own = KernelRows::Parse(options.own_rows, *pricer->rates_, pricer->sms_);
     if (!own.ok()) return own.status();
     pricer->own_rows_ = *std::move(own);
+  }
+  const bool rows = pricer->rows_.size() > 0, own_rows = pricer->own_rows_.size() > 0;
+  const char* const model = "a model of what each kernel does";
+  pricer->source_ =
+      absl::StrCat(own_rows || (rows && !transferred) ? "measured kernels, and " : "", model);
+  if (transferred) {
+    absl::StrAppend(&pricer->source_, ", its rates ", rows ? "and measured kernels " : "",
+                    "transferred from ", measured);
   }
   return pricer;
 }
@@ -72,13 +105,6 @@ absl::StatusOr<std::unique_ptr<KernelPricer>> KernelPricer::Create(const GpuProf
 double KernelPricer::MemoryShare(double bytes, double seconds) const {
   const double rate = rates_->memory_bytes_per_s * rates_->memory;
   return std::clamp(bytes / (rate * seconds), 0.0, 1.0);
-}
-
-const char* KernelPricer::Source() const {
-  if (!rates_) return "launch dims, a placeholder";
-  return rows_.size() + own_rows_.size() > 0
-             ? "measured kernels, and a model of what each kernel does"
-             : "a model of what each kernel does";
 }
 
 Price KernelPricer::Placeholder(const KernelLaunch& launch) const {

@@ -28,13 +28,15 @@ class KernelPricer : public WorkPricer {
     bool rows = true;           // use what was measured
     std::string own_rows = {};  // the text of the user's, which go before those that ship
   };
-  // For a GPU without rates, everything is a placeholder. Errors: its data is malformed.
+  // For a GPU without rates of its own, or another than the one whose name it has, they are
+  // transferred from the nearest that has some (profiles/rate_transfer.h); where that cannot be,
+  // everything is a placeholder. Errors: its data is malformed.
   static absl::StatusOr<std::unique_ptr<KernelPricer>> Create(const GpuProfile& profile,
                                                               Options options, Unknowns* unknowns);
 
   Price Kernel(const KernelLaunch& launch) override;
   Price Copy(uint64_t bytes, CopyKind kind) override;
-  const char* Source() const override;
+  const char* Source() const override { return source_.c_str(); }
   // Of the GPU's own memory, at its peak.
   double memory_bytes_per_s() const { return memory_bytes_per_s_; }
 
@@ -60,6 +62,7 @@ class KernelPricer : public WorkPricer {
   const double memory_bytes_per_s_, pcie_bytes_per_s_, peer_bytes_per_s_;
   std::optional<GpuRates> rates_;
   KernelRows rows_, own_rows_;
+  std::string source_ = "launch dims, a placeholder";
   absl::flat_hash_map<Key, Price> prices_;
   Unknowns* const unknowns_;
 };

@@ -59,7 +59,7 @@ def run_operations(path):
             function()
             torch.cuda.synchronize()
             print(json.dumps([op.key, begin, time.monotonic()]))
-        except (RuntimeError, NotImplementedError, TypeError, AttributeError, KeyError) as error:
+        except (RuntimeError, NotImplementedError, TypeError, ValueError, AttributeError, KeyError) as error:
             print(f"{op.key}: {error}", file=sys.stderr)
         function = None
         torch.cuda.empty_cache()

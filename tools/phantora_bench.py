@@ -529,11 +529,15 @@ class Bench:
 
     def settle(self, function, seconds):
         """Keeps the GPU busy until its power has found the clock that lasts."""
-        until = time.perf_counter() + seconds
-        while time.perf_counter() < until:
-            for _ in range(20):
+        now = time.perf_counter()
+        until, calls = now + seconds, 1
+        while now < until:
+            begin = now
+            for _ in range(calls):
                 function()
             self.cuda.synchronize()
+            now = time.perf_counter()
+            calls = max(1, min(100, int(0.05 * calls / max(now - begin, 1e-6))))
 
     def span(self, function, calls, before):
         """Seconds of a call, of `calls` queued behind what `before` submits."""
@@ -576,7 +580,7 @@ class Bench:
             line |= self.time(function, op.l2 == "cold", op.family in HOT)
             if self.profiler and op.l2 == "warm":
                 line["kernels"] = self.kernels(function)
-        except (RuntimeError, NotImplementedError, TypeError, AttributeError, KeyError, OSError,
+        except (RuntimeError, NotImplementedError, TypeError, ValueError, AttributeError, KeyError, OSError,
                 subprocess.SubprocessError) as error:
             return {**line, "skipped": str(error).strip().split("\n", maxsplit=1)[0][:200] or repr(error)}
         line["sm_mhz"] = self.nvml.clock(1, False)
@@ -668,7 +672,11 @@ def measure(options):
             line = bench.measure(op)
             file.write(json.dumps(line) + "\n")
             file.flush()
-            torch().cuda.empty_cache()
+            try:
+                torch().cuda.synchronize()
+                torch().cuda.empty_cache()
+            except RuntimeError as error:  # nothing works in this process any more
+                sys.exit(f"the GPU failed at {op.key}: {error}\nrun it again to go on with the next")
             print(f"{number + 1}/{len(ops)} {op.name} {op.parameters} "
                   f"{line.get('skipped') or str(line['time_us']) + ' us'}", file=sys.stderr)
     print(f"wrote {options.output}")

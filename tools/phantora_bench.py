@@ -142,7 +142,9 @@ def elementwise(what, dtype, numel):
             "exp": lambda: t.exp(a, out=out), "convert": lambda: other.copy_(a),
             "where": lambda: t.where(mask, a, b), "fill": lambda: out.fill_(1.0),
             "dropout": lambda: t.native_dropout(a, 0.1, True), "uniform": lambda: out.uniform_(),
-            "normal": lambda: out.normal_()}[what]
+            "normal": lambda: out.normal_(), "add_mixed": lambda: t.add(a, other),
+            "gelu_backward": lambda: t.ops.aten.gelu_backward(a, b),
+            "silu_backward": lambda: t.ops.aten.silu_backward(a, b)}[what]
 
 
 def reduction(what, dtype, rows, columns):
@@ -191,7 +193,8 @@ def layout(what, dtype, rows, columns):  # pylint: disable=redefined-outer-name
     heads = a.view(rows, columns // 64, 64)
     return {"cat": lambda: t.cat([a, b]), "cat_columns": lambda: t.cat([a, b], 1),
             "transpose": lambda: a.t().contiguous(), "heads": lambda: heads.transpose(0, 1).contiguous(),
-            "stack": lambda: t.stack([a, b])}[what]
+            "stack": lambda: t.stack([a, b]),
+            "cat_strided": lambda: t.cat([heads.transpose(0, 1)] * 3, 2)}[what]
 
 
 def index(what, dtype, rows, columns):  # pylint: disable=redefined-outer-name
@@ -246,7 +249,7 @@ def define_all():
                            dtype="bf16", batch=16384 // sequence, heads=heads, sequence=sequence,
                            width=width, causal=causal, direction=direction)
     for what in ("add", "gelu", "convert", "scale", "silu", "exp", "where", "fill", "dropout", "uniform",
-                 "normal"):
+                 "normal", "gelu_backward", "silu_backward", "add_mixed"):
         for dtype in ("bf16", "fp32"):
             for power in (26, 22, 18, 14, 28, 24, 20, 16, 12):
                 level = 0 if what in ("add", "gelu", "convert") and power in (26, 22, 18) else (
@@ -283,7 +286,7 @@ def define_all():
         for tensors, numel in ((16, 1 << 20), (64, 1 << 22), (148, 1 << 16)):
             define("optimizer", what, 0 if tensors == 16 else 1, functools.partial(optimizer, what),
                    dtype="fp32", tensors=tensors, numel=numel)
-    for what in ("transpose", "cat", "heads", "cat_columns", "stack"):
+    for what in ("transpose", "cat", "heads", "cat_columns", "stack", "cat_strided"):
         for dtype in ("bf16", "fp32"):
             for n, width in ((8192, 4096), (1024, 1024), (32768, 4096)):
                 define("layout", what, 0 if n == 8192 and dtype == "bf16" else 1,
@@ -306,11 +309,17 @@ def define_all():
             define("image", what, 1, functools.partial(image, what), dtype="bf16", batch=64,
                    channels=channels, size=size)
     define_host()
-    # Products that are not cubes: of inference, of a linear layer and its gradients.
-    for m in (1, 16, 128, 1024, 8192):
-        for n, k in ((4096, 4096), (12288, 4096), (4096, 11008), (50304, 768), (768, 3072)):
-            for order in ("nt", "nn", "tn"):
-                define("gemm", "mm", 1, mm, dtype="bf16", m=m, n=n, k=k, layout=order)
+    # Products that are not cubes: of a linear layer and its gradients, then of inference.
+    linear = ((4096, 4096), (768, 768), (14336, 4096), (3072, 768), (50304, 768), (2304, 768), (768, 3072),
+              (4096, 14336), (6144, 4096), (128256, 4096))
+    for tokens in (16384, 4096):
+        for n, k in linear:
+            define("gemm", "mm", 1, mm, dtype="bf16", m=tokens, n=n, k=k, layout="nt")
+            define("gemm", "mm", 1, mm, dtype="bf16", m=tokens, n=k, k=n, layout="nn")
+            define("gemm", "mm", 1, mm, dtype="bf16", m=n, n=k, k=tokens, layout="tn")
+    for tokens in (1, 16, 128, 1024):
+        for n, k in linear:
+            define("gemm", "mm", 1, mm, dtype="bf16", m=tokens, n=n, k=k, layout="nt")
     for dtype in ("bf16", "fp16", "tf32", "fp8", "fp32", "int8", "fp64"):
         for size in (128, 256, 512, 2048, 16384):
             define("gemm", "mm", 1 if dtype != "fp64" else 2, mm, dtype=dtype, m=size, n=size, k=size,

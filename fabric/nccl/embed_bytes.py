@@ -1,6 +1,6 @@
-"""Writes a C++ file that defines functions in phantora::nccl which return the bytes of files.
+"""Writes a C++ file that defines functions which return the bytes of files.
 
-usage: embed_bytes.py OUTPUT HEADER FUNCTION=FILE...
+usage: embed_bytes.py [--namespace NAMESPACE] OUTPUT HEADER FUNCTION=FILE...
 """
 
 import struct
@@ -8,9 +8,12 @@ import sys
 
 
 def main():
-    output, header, pairs = sys.argv[1], sys.argv[2], sys.argv[3:]
+    arguments, namespace = sys.argv[1:], "phantora::nccl"
+    if arguments[0] == "--namespace":
+        namespace, arguments = arguments[1], arguments[2:]
+    output, header, pairs = arguments[0], arguments[1], arguments[2:]
     with open(output, "w", encoding="utf-8") as out:
-        out.write('#include "%s"\n\n#include <cstdint>\n\nnamespace phantora::nccl {\n' % header)
+        out.write('#include "%s"\n\n#include <cstdint>\n\nnamespace %s {\n' % (header, namespace))
         for pair in pairs:
             function, name = pair.split("=", 1)
             with open(name, "rb") as source:
@@ -24,7 +27,7 @@ def main():
             out.write("};\n}  // namespace\n")
             out.write("std::string_view %s() {\n" % function)
             out.write("  return {reinterpret_cast<const char*>(k%s), %d};\n}\n" % (function, len(data)))
-        out.write("}  // namespace phantora::nccl\n")
+        out.write("}  // namespace %s\n" % namespace)
 
 
 if __name__ == "__main__":

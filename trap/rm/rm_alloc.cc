@@ -419,6 +419,11 @@ const std::vector<uint32_t>& ClassesOf(GpuProfile::Architecture architecture) {
   return architecture == GpuProfile::Architecture::kHopper ? hopper : ampere;
 }
 
+bool KnowsClass(uint32_t class_id) {
+  return class_id == NV01_ROOT || class_id == NV01_ROOT_NON_PRIV || class_id == NV01_ROOT_CLIENT ||
+         FindClass(class_id) != nullptr;
+}
+
 uint32_t AllocObject(ResourceManager& rm, CallContext& call, RmClient& client, uint32_t parent,
                      uint32_t* handle, uint32_t class_id, RemoteAddress params,
                      uint32_t params_size) {

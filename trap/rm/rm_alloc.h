@@ -47,6 +47,9 @@ uint32_t AllocObject(ResourceManager& rm, CallContext& call, RmClient& client, u
                      uint32_t* handle, uint32_t class_id, RemoteAddress params,
                      uint32_t params_size);
 
+// Can objects of the class be allocated? Clients can.
+bool KnowsClass(uint32_t class_id);
+
 // Video or system memory of `bytes` (page-rounded by the caller). NV_STATUS.
 uint32_t AllocMemory(ResourceManager& rm, CallContext& call, int gpu, bool vidmem, uint64_t bytes,
                      std::shared_ptr<RmResource>* result);

@@ -14,6 +14,18 @@ using namespace abi;  // NOLINT: NVIDIA's names
 // Larger than any parameter block of the supported drivers.
 constexpr uint32_t kLargestParams = 1 << 20;
 
+std::string Describe(uint32_t command, const RmObject& object) {
+  const char* name = RmControlName(command);
+  return absl::StrFormat("control %s (0x%x) on object 0x%x", name ? name : "without public name",
+                         command, object.handle);
+}
+
+// Controls of devices and subdevices (class number in the upper half) need an
+// object that has a GPU.
+bool NeedsGpu(uint32_t command) { return command >> 16 != 0 && command >> 16 != 0xcb33; }
+
+}  // namespace
+
 const ControlRow* FindControl(uint32_t command) {
   static const auto* const table = [] {
     auto* map = new absl::flat_hash_map<uint32_t, const ControlRow*>();
@@ -28,18 +40,6 @@ const ControlRow* FindControl(uint32_t command) {
   auto it = table->find(command);
   return it == table->end() ? nullptr : it->second;
 }
-
-std::string Describe(uint32_t command, const RmObject& object) {
-  const char* name = RmControlName(command);
-  return absl::StrFormat("control %s (0x%x) on object 0x%x", name ? name : "without public name",
-                         command, object.handle);
-}
-
-// Controls of devices and subdevices (class number in the upper half) need an
-// object that has a GPU.
-bool NeedsGpu(uint32_t command) { return command >> 16 != 0 && command >> 16 != 0xcb33; }
-
-}  // namespace
 
 uint32_t ControlSucceeds(ControlCall&) { return NV_OK; }
 

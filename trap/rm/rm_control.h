@@ -75,6 +75,9 @@ absl::Span<const ControlRow> PerfControls();        // clocks and power for NVML
 absl::Span<const ControlRow> NvmlControls();        // what else only NVML asks
 absl::Span<const ControlRow> ThirdPartyControls();  // NV503C: GPUDirect RDMA
 
+// nullptr if the command is not known.
+const ControlRow* FindControl(uint32_t command);
+
 // Clock domains, as bits, in the undocumented controls. The drivers say in an earlier
 // reply what the third is called (rm_control_clock.cc), so that any free bit will do.
 inline constexpr uint32_t kGpcClock = 0x01, kMemoryClock = 0x10, kVideoClock = 0x40;

@@ -100,6 +100,12 @@ const RmDevice::Row RmDevice::kRows[] = {
      &RmDevice::UpdateDeviceMappingInfo},
 };
 
+bool RmDevice::Knows(uint32_t escape) {
+  return escape == NV_ESC_IOCTL_XFER_CMD ||
+         std::any_of(std::begin(kRows), std::end(kRows),
+                     [escape](const Row& row) { return row.number == escape; });
+}
+
 int RmDevice::Ioctl(CallContext& call, uint32_t command, RemoteAddress argument) {
   if (_IOC_TYPE(command) != kEscapeType) {
     rm_->machine->unknowns->Count("ioctl", command, "on a device of the resource manager");

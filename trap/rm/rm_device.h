@@ -20,6 +20,9 @@ class RmDevice : public DeviceFile {
   RmDevice(ResourceManager* rm, int minor) : rm_(rm), minor_(minor) {}
   ~RmDevice() override;
 
+  // Is the escape one that is answered?
+  static bool Knows(uint32_t escape);
+
   std::string name() const override;
   int Ioctl(CallContext& call, uint32_t command, RemoteAddress argument) override;
 

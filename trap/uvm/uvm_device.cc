@@ -126,6 +126,13 @@ const std::vector<UvmDevice::Row>& UvmDevice::Rows() {
   return rows;
 }
 
+bool UvmDevice::Knows(uint32_t command) {
+  const auto& rows = Rows();
+  return command == UVM_DEINITIALIZE ||
+         std::any_of(rows.begin(), rows.end(),
+                     [command](const Row& row) { return row.number == command; });
+}
+
 int UvmDevice::Ioctl(CallContext& call, uint32_t command, RemoteAddress argument) {
   // A child of the opener has the descriptor, but not the address space
   // (uvm.c uvm_fd_va_space checks the mm).

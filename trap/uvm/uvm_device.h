@@ -23,6 +23,9 @@ class UvmDevice : public DeviceFile {
   UvmDevice(ResourceManager* rm, pid_t owner);
   ~UvmDevice() override;
 
+  // Is the ioctl one that is answered?
+  static bool Knows(uint32_t command);
+
   std::string name() const override { return "/dev/nvidia-uvm"; }
   int Ioctl(CallContext& call, uint32_t command, RemoteAddress argument) override;
   int Mmap(CallContext& call, const MmapRequest& request) override;

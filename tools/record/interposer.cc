@@ -3,8 +3,7 @@
 // it.
 //
 // It must not disturb: it keeps no descriptor, no lock and no memory, changes neither errno nor
-// results, and reads the program's memory by system calls, so that a bad pointer is the driver's
-// affair as before. What cannot be written is counted.
+// results, and a bad pointer is the driver's affair as before.
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -17,7 +16,6 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -25,6 +23,7 @@
 #include "tools/record/block_sizes.h"
 #include "tools/record/pointed_lists.h"
 #include "tools/record/stream.h"
+#include "tools/record/stream_writer.h"
 #include "trap/abi/escapes.h"
 
 namespace {
@@ -34,17 +33,10 @@ namespace abi = phantora::abi;
 
 #define PHANTORA_EXPORT extern "C" __attribute__((visibility("default")))
 
-// The same as the libraries': no parameter block of the drivers is larger.
-constexpr uint32_t kMostBlock = 1 << 20;
 constexpr uint32_t kMostFile = 64 << 10;
 // The commands of UVM that are not in block_sizes.h.
 constexpr uint32_t kUnknownUvmBlock = 64;
 constexpr uint32_t kMostUvmCommand = 2048;
-
-char folder[256];
-std::atomic<uint64_t> next_call{1};
-std::atomic<uint32_t> lost{0};
-std::atomic<pid_t> announced{0};
 
 // --- Descriptors of devices ------------------------------------------------------
 
@@ -85,17 +77,8 @@ void DevicePath(uint8_t device, char* path) {
     strcpy(path, device < sizeof kDevices / sizeof *kDevices ? kDevices[device] : "");
     return;
   }
-  int gpu = device - kFirstGpu;
-  char digits[4];
-  int count = 0;
-  do {
-    digits[count++] = static_cast<char>('0' + gpu % 10);
-    gpu /= 10;
-  } while (gpu > 0);
   strcpy(path, "/dev/nvidia");
-  char* at = path + strlen(path);
-  while (count > 0) *at++ = digits[--count];
-  *at = '\0';
+  AppendNumber(device - kFirstGpu, path + strlen(path));
 }
 
 void SetDevice(int fd, uint8_t device) {
@@ -110,180 +93,11 @@ uint8_t KnownDevice(int fd) {
 uint8_t FindDevice(int fd) {
   if (const uint8_t device = KnownDevice(fd); device != 0) return device;
   char link[32] = "/proc/self/fd/", path[64];
-  char digits[12];
-  int count = 0;
-  unsigned number = static_cast<unsigned>(fd);
-  do {
-    digits[count++] = static_cast<char>('0' + number % 10);
-    number /= 10;
-  } while (number > 0);
-  char* at = link + strlen(link);
-  while (count > 0) *at++ = digits[--count];
-  *at = '\0';
+  AppendNumber(static_cast<unsigned>(fd), link + strlen(link));
   const ssize_t size = readlink(link, path, sizeof path - 1);
   if (size <= 0) return 0;
   path[size] = '\0';
   return DeviceOf(path);
-}
-
-// --- The program's memory -----------------------------------------------------------
-
-// False if not all of it can be read.
-bool ReadMemory(uint64_t address, void* to, size_t size) {
-  if (size == 0) return true;
-  iovec local{to, size}, remote{reinterpret_cast<void*>(address), size};
-  const ssize_t read = syscall(SYS_process_vm_readv, getpid(), &local, 1, &remote, 1, 0);
-  if (read >= 0 || (errno != EPERM && errno != ENOSYS)) return read == static_cast<ssize_t>(size);
-  // Some containers forbid the call.
-  const int fd =
-      static_cast<int>(syscall(SYS_openat, AT_FDCWD, "/proc/self/mem", O_RDONLY | O_CLOEXEC, 0));
-  if (fd < 0) return false;
-  const ssize_t got = pread(fd, to, size, static_cast<off_t>(address));
-  syscall(SYS_close, fd);
-  return got == static_cast<ssize_t>(size);
-}
-
-// --- The stream ------------------------------------------------------------------------
-
-// Collects records and writes them in one go. The file is opened anew each time: there is nothing
-// that a fork, an exec or a program that closes all descriptors could spoil.
-class Writer {
- public:
-  ~Writer() { Flush(); }
-
-  void Add(RecordKind kind, uint16_t block, uint64_t call, const uint64_t (&values)[4],
-           const void* payload, uint32_t bytes) {
-    if (sizeof(RecordHeader) + bytes > sizeof buffer_ - used_) Flush();
-    RecordHeader header = {};
-    header.magic = kMagic;
-    header.kind = kind;
-    header.block = block;
-    header.thread = static_cast<uint32_t>(syscall(SYS_gettid));
-    header.lost = lost.load(std::memory_order_relaxed);
-    header.call = call;
-    memcpy(header.values, values, sizeof values);
-    header.bytes = bytes;
-    memcpy(buffer_ + used_, &header, sizeof header);
-    if (bytes > 0) memcpy(buffer_ + used_ + sizeof header, payload, bytes);
-    used_ += sizeof header + bytes;
-    ++records_;
-  }
-
-  void AddText(RecordKind kind, uint64_t call, const uint64_t (&values)[4], const char* text) {
-    size_t size = strlen(text);
-    if (size > kMostPayload) size = kMostPayload;
-    Add(kind, 0, call, values, text, static_cast<uint32_t>(size));
-  }
-
-  // A block of the program's memory, as far as it can be read.
-  void AddBlock(RecordKind kind, uint16_t block, uint64_t call, uint64_t address, uint32_t size) {
-    if (size > kMostBlock) size = kMostBlock;
-    for (uint32_t offset = 0; offset < size; offset += kChunk) {
-      const uint32_t bytes = size - offset < kChunk ? size - offset : kChunk;
-      if (sizeof(RecordHeader) + bytes > sizeof buffer_ - used_) Flush();
-      uint8_t* to = buffer_ + used_ + sizeof(RecordHeader);
-      if (!ReadMemory(address + offset, to, bytes)) return;
-      // The bytes are in their place already.
-      AddInPlace(kind, block, call, {offset, size, 0, 0}, bytes);
-    }
-  }
-
-  void Flush() {
-    if (used_ == 0) return;
-    // "<folder>/<pid>"
-    char path[sizeof folder + 16];
-    strcpy(path, folder);
-    char digits[12];
-    int count = 0;
-    pid_t pid = getpid();
-    do {
-      digits[count++] = static_cast<char>('0' + pid % 10);
-      pid /= 10;
-    } while (pid > 0);
-    char* at = path + strlen(path);
-    *at++ = '/';
-    while (count > 0) *at++ = digits[--count];
-    *at = '\0';
-    const int fd = static_cast<int>(
-        syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
-    // One write, so that threads' records do not mix.
-    if (fd < 0 || syscall(SYS_write, fd, buffer_, used_) != static_cast<ssize_t>(used_)) {
-      lost.fetch_add(records_, std::memory_order_relaxed);
-    }
-    if (fd >= 0) syscall(SYS_close, fd);
-    used_ = records_ = 0;
-  }
-
- private:
-  static constexpr uint32_t kChunk = kMostPayload;
-
-  void AddInPlace(RecordKind kind, uint16_t block, uint64_t call, const uint64_t (&values)[4],
-                  uint32_t bytes) {
-    RecordHeader header = {};
-    header.magic = kMagic;
-    header.kind = kind;
-    header.block = block;
-    header.thread = static_cast<uint32_t>(syscall(SYS_gettid));
-    header.lost = lost.load(std::memory_order_relaxed);
-    header.call = call;
-    memcpy(header.values, values, sizeof values);
-    header.bytes = bytes;
-    memcpy(buffer_ + used_, &header, sizeof header);
-    used_ += sizeof header + bytes;
-    ++records_;
-  }
-
-  uint8_t buffer_[sizeof(RecordHeader) + kMostPayload];
-  uint32_t used_ = 0, records_ = 0;
-};
-
-// Restores errno.
-class KeepErrno {
- public:
-  KeepErrno() : errno_(errno) {}
-  ~KeepErrno() { errno = errno_; }
-
- private:
-  const int errno_;
-};
-
-// /proc/PID/stat: the parent is field 4, the start time field 22.
-void ReadStat(uint64_t (&values)[4]) {
-  char text[1024];
-  const int fd =
-      static_cast<int>(syscall(SYS_openat, AT_FDCWD, "/proc/self/stat", O_RDONLY | O_CLOEXEC, 0));
-  if (fd < 0) return;
-  const ssize_t size = syscall(SYS_read, fd, text, sizeof text - 1);
-  syscall(SYS_close, fd);
-  if (size <= 0) return;
-  text[size] = '\0';
-  // The program's name is in brackets, and may hold anything.
-  const char* at = strrchr(text, ')');
-  for (int field = 3; at != nullptr && field <= 22; ++field) {
-    at = strchr(at + 1, ' ');
-    if (at == nullptr) return;
-    if (field == 4) values[0] = strtoul(at, nullptr, 10);
-    if (field == 22) values[1] = strtoul(at, nullptr, 10);
-  }
-}
-
-void Announce(Writer& writer) {
-  const pid_t pid = getpid();
-  if (announced.exchange(pid, std::memory_order_relaxed) == pid) return;
-  uint64_t values[4] = {};
-  ReadStat(values);
-  char program[512];
-  const ssize_t size = readlink("/proc/self/exe", program, sizeof program - 1);
-  program[size > 0 ? size : 0] = '\0';
-  writer.AddText(RecordKind::kProcess, 0, values, program);
-}
-
-bool Recording() { return folder[0] != '\0'; }
-
-// Before any other constructor, if the loader heeds the number.
-__attribute__((constructor(101))) void ReadFolder() {
-  const char* value = getenv(kFolderVariable);
-  if (value != nullptr && strlen(value) < sizeof folder) strcpy(folder, value);
 }
 
 // --- ioctl --------------------------------------------------------------------------------
@@ -360,7 +174,7 @@ void RecordBlocks(Writer& writer, RecordKind kind, uint64_t call, const Blocks& 
 
 int RecordedIoctl(int fd, unsigned long request, uint64_t argument, uint8_t device) {
   Blocks blocks;
-  const uint64_t call = next_call.fetch_add(1, std::memory_order_relaxed);
+  const uint64_t call = NextCall();
   {
     KeepErrno keep;
     uint64_t number = request, size;
@@ -386,7 +200,6 @@ int RecordedIoctl(int fd, unsigned long request, uint64_t argument, uint8_t devi
     char path[32];
     DevicePath(device, path);
     Writer writer;
-    Announce(writer);
     writer.AddText(RecordKind::kIoctl, call, {request, static_cast<uint64_t>(fd), number, size},
                    path);
     RecordBlocks(writer, RecordKind::kBytesIn, call, blocks);
@@ -397,8 +210,8 @@ int RecordedIoctl(int fd, unsigned long request, uint64_t argument, uint8_t devi
     const uint64_t error = result < 0 ? static_cast<uint64_t>(errno) : 0;
     Writer writer;
     RecordBlocks(writer, RecordKind::kBytesOut, call, blocks);
-    writer.Add(RecordKind::kIoctlEnd, 0, call, {static_cast<uint64_t>(result), error, 0, 0},
-               nullptr, 0);
+    writer.Add(RecordKind::kIoctlEnd, call, {static_cast<uint64_t>(result), error, 0, 0}, nullptr,
+               0);
   }
   return result;
 }
@@ -420,8 +233,7 @@ void RecordOpen(const char* path, int flags, int fd, int error) {
   if (const uint8_t device = DeviceOf(path); device != 0) {
     if (fd >= 0) SetDevice(fd, device);
     Writer writer;
-    Announce(writer);
-    writer.AddText(RecordKind::kOpen, next_call.fetch_add(1, std::memory_order_relaxed),
+    writer.AddText(RecordKind::kOpen, NextCall(),
                    {static_cast<uint64_t>(flags), static_cast<uint64_t>(error), 0, 0}, path);
     return;
   }
@@ -431,16 +243,14 @@ void RecordOpen(const char* path, int flags, int fd, int error) {
   const int copy =
       static_cast<int>(syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0));
   if (copy < 0) return;
-  const uint64_t call = next_call.fetch_add(1, std::memory_order_relaxed);
+  const uint64_t call = NextCall();
   Writer writer;
-  Announce(writer);
   writer.AddText(RecordKind::kFile, call, {}, path);
   uint8_t bytes[1024];
   for (uint64_t offset = 0; offset < kMostFile;) {
     const ssize_t size = syscall(SYS_read, copy, bytes, sizeof bytes);
     if (size <= 0) break;
-    writer.Add(RecordKind::kFileBytes, 0, call, {offset, 0, 0, 0}, bytes,
-               static_cast<uint32_t>(size));
+    writer.Add(RecordKind::kFileBytes, call, {offset, 0, 0, 0}, bytes, static_cast<uint32_t>(size));
     offset += static_cast<uint64_t>(size);
   }
   syscall(SYS_close, copy);
@@ -484,8 +294,7 @@ void* RecordedMmap(void* address, size_t length, int protection, int flags, int 
   char path[32];
   DevicePath(device, path);
   Writer writer;
-  Announce(writer);
-  writer.AddText(RecordKind::kMmap, next_call.fetch_add(1, std::memory_order_relaxed),
+  writer.AddText(RecordKind::kMmap, NextCall(),
                  {length, static_cast<uint32_t>(protection) | static_cast<uint64_t>(flags) << 32,
                   static_cast<uint64_t>(offset), error},
                  path);

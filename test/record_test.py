@@ -17,6 +17,8 @@ import unittest
 PHANTORA_RUN, PHANTORA_RECORD = sys.argv[1:3]
 ALL = sys.argv[3] == "--all"
 PROGRAMS = {os.path.basename(path): path for path in sys.argv[4 if ALL else 3:]}
+LIBRARY = os.path.abspath(os.path.join(os.path.dirname(PHANTORA_RECORD),
+                                       "record/libphantora_record.so"))
 PROFILES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../profiles/data")
 DRIVERS = ("535.261.03", "550.163.01")
 A100, H100, H200 = "a100-sxm4-80gb", "h100-sxm5-80gb", "h200-sxm5-141gb"
@@ -139,6 +141,15 @@ class RecordTest(unittest.TestCase):
         again = self.path("again")
         self.assertEqual(run(PHANTORA_RECORD, "merge", streams, "-o", again).returncode, 0)
         self.assertEqual(self.text(recording), self.text(again))
+
+    def test_the_library_alone(self):
+        streams, recording = self.path("streams"), self.path("recording")
+        os.mkdir(streams)
+        result = run(PHANTORA_RUN, "--gpu", H100, "--", "env", "PHANTORA_RECORD_FOLDER=" + streams,
+                     "LD_PRELOAD=" + LIBRARY, PROGRAMS["init_attributes"])
+        self.assertEqual(result.returncode, 0, result.stdout)
+        self.assertEqual(run(PHANTORA_RECORD, "merge", streams, "-o", recording).returncode, 0)
+        self.assertGreater(self.text(recording).count("\ncall "), 100)
 
     def test_summary(self):
         recording = self.record("recording", H100, "535.261.03", PROGRAMS["init_attributes"])

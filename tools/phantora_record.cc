@@ -144,7 +144,8 @@ int Main(int argc, char** argv) {
   auto* merge = app.add_subcommand(
       "merge",
       "makes a recording from raw streams, which any program writes that is started with "
-      "LD_PRELOAD=libphantora_record.so and PHANTORA_RECORD_FOLDER=FOLDER");
+      "LD_PRELOAD=libphantora_record.so and PHANTORA_RECORD_FOLDER=FOLDER (an absolute "
+      "path)");
   merge->add_option("folder", folder, "of the streams")->required();
   merge->add_option("-o,--output", output, "the recording (default: recording.txt)");
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Times matrix products, copies and attention with CUDA events, as microbenchmarks do; prints
+"""Times matrix products, copies, streams and attention with CUDA events, as microbenchmarks do; prints
 JSON: TFLOP/s and TB/s.
 
 usage: microbench.py
@@ -14,9 +14,10 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 results = {}
 
 
-def seconds(function, repeats=5):
+def seconds(function, repeats=10):
     """Of one call, warm."""
-    function()
+    for _ in range(2):
+        function()
     begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
     begin.record()
     for _ in range(repeats):
@@ -44,14 +45,19 @@ matmul("fp16 6144x12288x12288", 6144, 12288, 12288, torch.float16)
 
 matmul("fp16 1024x2145x1024", 1024, 2145, 1024, torch.float16)
 matmul("fp16 802816x192x768", 802816, 192, 768, torch.float16)
-matmul("fp64 8192^3", 8192, 8192, 8192, torch.float64)
+# SuperBench's size of products.
+matmul("bf16 16384^3", 16384, 16384, 16384, torch.bfloat16)
+matmul("tf32 16384^3", 16384, 16384, 16384, torch.float32, tf32=True)
+matmul("fp32 16384^3", 16384, 16384, 16384, torch.float32)
+matmul("fp64 16384^3", 16384, 16384, 16384, torch.float64)
 if torch.cuda.get_device_capability() >= (9, 0):
     one = torch.ones((), device="cuda")
-    for size in (1024, 2048, 4096, 8192, 16384):
-        a = torch.empty(size, size, device="cuda").to(torch.float8_e4m3fn)
-        b = torch.empty(size, size, device="cuda").to(torch.float8_e4m3fn).t()
+    for size in (1024, 2048, 4096, 8192, 16384, 32768):
+        a = torch.empty(size, size, device="cuda", dtype=torch.bfloat16).to(torch.float8_e4m3fn)
+        b = torch.empty(size, size, device="cuda", dtype=torch.bfloat16).to(torch.float8_e4m3fn).t()
         results[f"fp8 {size}^3"] = 2 * size ** 3 / 1e12 / seconds(
             lambda: torch._scaled_mm(a, b, one, one, out_dtype=torch.bfloat16))
+    del a, b
 
 pinned = torch.empty(1 << 28, dtype=torch.uint8).pin_memory()
 there = torch.empty(1 << 28, dtype=torch.uint8, device="cuda")
@@ -64,7 +70,18 @@ x = torch.empty(1 << 28, device="cuda")
 y = torch.empty_like(x)
 results["copy"] = 2 * x.nbytes / seconds(lambda: y.copy_(x)) / 1e12
 results["fp32 add"] = 2 * x.nbytes / seconds(lambda: torch.add(x, 1, out=y)) / 1e12
-del x, y
+# 160 MB, as CUDA's p2pBandwidthLatencyTest copies within a GPU.
+x = torch.empty(40_000_000, device="cuda", dtype=torch.int32)
+y = torch.empty_like(x)
+results["copy of 160 MB"] = 2 * x.nbytes / seconds(lambda: y.copy_(x)) / 1e12
+# BabelStream's five, and its size.
+x, y, z = (torch.empty(1 << 25, device="cuda", dtype=torch.float64) for _ in range(3))
+for name, arrays, call in (
+        ("copy", 2, lambda: z.copy_(x)), ("mul", 2, lambda: torch.mul(z, 0.4, out=y)),
+        ("add", 3, lambda: torch.add(x, y, out=z)),
+        ("triad", 3, lambda: torch.add(y, z, alpha=0.4, out=x)), ("dot", 2, lambda: torch.dot(x, y))):
+    results["stream " + name] = arrays * x.nbytes / seconds(call) / 1e12
+del x, y, z
 
 
 def attention(width, batch, heads, length):
@@ -80,8 +97,24 @@ def attention(width, batch, heads, length):
             lambda: torch.autograd.grad(out, (q, k, v), out, retain_graph=True))
 
 
+def eager_attention(width, batch, heads, length):
+    """Product, softmax, product, with all scores in memory."""
+    q, k, v = (torch.empty(batch * heads, length, width, device="cuda", dtype=torch.bfloat16) for _ in range(3))
+    scores = torch.empty(batch * heads, length, length, device="cuda", dtype=torch.bfloat16)
+
+    def forward():
+        weights = torch.baddbmm(scores, q, k.transpose(1, 2), beta=0, alpha=width ** -0.5)
+        return torch.bmm(torch.softmax(weights, dim=-1), v)
+
+    results[f"eager attention {width} {length} forward"] = (
+        4 * batch * heads * length * length * width / 1e12 / seconds(forward))
+
+
 attention(64, 2, 32, 8192)
 attention(128, 2, 16, 8192)
 for batch, length in ((32, 512), (16, 1024), (8, 2048), (4, 4096)):
     attention(64, batch, 32, length)
+eager_attention(64, 2, 32, 8192)
+eager_attention(128, 2, 16, 8192)
+eager_attention(64, 8, 32, 2048)
 print(json.dumps(results))

@@ -185,7 +185,7 @@ What misses:
 
 | what | error | why |
 |---|---|---|
-| known: r | +100.0 % | It is \\| wrong on purpose. |
+| known | +100.0 % | It is \\| wrong on purpose. |
 {tables.END}
 after
 """)

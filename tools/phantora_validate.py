@@ -53,7 +53,7 @@ def parse_args():
                              "test/validation/results.md and .json; cases that were not run keep their results there")
     parser.add_argument("--built", metavar="DIR", help="where Bazel's programs are (default: bazel-bin)")
     parser.add_argument("--python", metavar="FILE", help="of the programs (default: that of tools/setup.sh)")
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()
     if options.jobs < 1:
         parser.error("--jobs must be at least 1")
     if options.real and options.recorded:

@@ -22,7 +22,7 @@ def number(value):
 
 
 def percent(value):
-    return "" if value is None else f"{100 * value:+.1f} %"
+    return "" if value is None else f"{round(100 * value, 1) + 0.0:+.1f} %"
 
 
 def table(header, rows):
@@ -75,7 +75,8 @@ def result_table(result):
     if here:
         header[5:5] = ["measured here", "error"]
     parts.append(table(header, rows))
-    parts += [f"- {', '.join(names)}: {reason}" for reason, names in reasons(result).items()]
+    why = [f"- {', '.join(names)}: {reason}" for reason, names in reasons(result).items()]
+    parts += ["\n".join(why)] if why else []
     return "\n\n".join(parts)
 
 
@@ -122,22 +123,21 @@ def summary(results):
 
 
 def misses(results):
-    """A line per case and reason: which numbers are outside of their tolerance, by how much, and why."""
-    lines, seen = [], set()
+    """A line per file and reason: which numbers are outside of their tolerance, by how much, and why."""
+    groups = {}
     for result in results:
-        groups = {}
         for row, verdict in result.rows():
             if verdict in (MISS, KNOWN, NO_VALUE):
-                groups.setdefault(row.miss or "not explained", []).append((row, verdict))
-        for reason, rows in groups.items():
-            names = ", ".join(row.name for row, _ in rows)
-            if (result.case.name, names) in seen:  # also with the other way to price
-                continue
-            seen.add((result.case.name, names))
-            errors = sorted(result.error(row) for row, verdict in rows if verdict != NO_VALUE)
-            lines.append([f"{result.case.name}: {names}",
-                          " to ".join(dict.fromkeys(percent(error) for error in (errors[:1] + errors[-1:]))),
-                          reason])
+                group = groups.setdefault((result.case.title, row.miss or "not explained"), {})
+                # Of both ways to price, the first counts.
+                group.setdefault(result.case.name, {}).setdefault(row.name, None if verdict == NO_VALUE else
+                                                                  (result.error(row), len(result.case.rows)))
+    lines = []
+    for (_, reason), members in groups.items():
+        names = [case if all(found and found[1] == 1 for found in rows.values()) else f"{case}: {', '.join(rows)}"
+                 for case, rows in members.items()]
+        errors = sorted(found[0] for rows in members.values() for found in rows.values() if found)
+        lines.append(["; ".join(names), " to ".join(dict.fromkeys(map(percent, errors[:1] + errors[-1:]))), reason])
     return table(["what", "error", "why"], lines) if lines else "Nothing misses."
 
 

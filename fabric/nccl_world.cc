@@ -41,10 +41,9 @@ bool Agree(const Entry& a, const Entry& b) {
          (!HasRoot(a) || a.peer == b.peer) && (!Reduces(a) || a.reduction == b.reduction);
 }
 
-int Sends(absl::Span<const Entry> entries) {
-  return static_cast<int>(std::count_if(entries.begin(), entries.end(), [](const Entry& entry) {
-    return entry.operation == nccl::Operation::kSend;
-  }));
+bool OneMachine(const Communicator& communicator, int a, int b) {
+  return communicator.places[static_cast<size_t>(a)].host ==
+         communicator.places[static_cast<size_t>(b)].host;
 }
 
 std::string RankList(const std::vector<int>& ranks) {
@@ -99,17 +98,28 @@ std::string NcclWorld::Check(const NcclEndpoint& endpoint, absl::Span<const Entr
   return "";
 }
 
+NcclWorld::Sends NcclWorld::SendsOf(const NcclEndpoint& endpoint, absl::Span<const Entry> entries) {
+  Sends sends;
+  for (const Entry& entry : entries) {
+    if (entry.operation != nccl::Operation::kSend || entry.peer == endpoint.rank) continue;
+    ++(OneMachine(*endpoint.communicator, endpoint.rank, entry.peer) ? sends.near : sends.far);
+  }
+  return sends;
+}
+
 NcclWorld::Occupancy NcclWorld::OccupancyOf(const NcclEndpoint& endpoint,
                                             absl::Span<const Entry> entries) {
   const Communicator& communicator = *endpoint.communicator;
-  const int sends = std::max(Sends(entries), 1);
+  const Sends sends = SendsOf(endpoint, entries);
   Occupancy most;
   for (const Entry& entry : entries) {
     const int64_t bytes = OperationBytes(entry, communicator.ranks());
-    const auto plan = IsMessage(entry) ? options_.planner->Message(communicator, endpoint.rank,
-                                                                   entry.peer, bytes, sends, false)
-                                       : options_.planner->Collective(communicator, entry.operation,
-                                                                      bytes, false);
+    const auto plan =
+        IsMessage(entry)
+            ? options_.planner->Message(
+                  communicator, endpoint.rank, entry.peer, bytes,
+                  sends.Beside(OneMachine(communicator, endpoint.rank, entry.peer)), false)
+            : options_.planner->Collective(communicator, entry.operation, bytes, false);
     most.sms = std::max(most.sms, plan->sms);
     most.memory_share = std::max(most.memory_share, plan->memory_share);
   }
@@ -123,7 +133,7 @@ NcclTicket NcclWorld::Start(NcclEndpoint& endpoint, std::vector<Entry> entries, 
   ticket.handle = endpoint.handle;
   ticket.process = endpoint.caller.process;
   ticket.sequence = sequence;
-  ticket.messages = Sends(entries);
+  ticket.sends = SendsOf(endpoint, entries);
   // Messages come last.
   std::stable_partition(entries.begin(), entries.end(),
                         [](const Entry& entry) { return !IsMessage(entry); });
@@ -256,9 +266,12 @@ void NcclWorld::MakePlan(Operation& operation, const Communicator& communicator,
   const int64_t bytes = OperationBytes(entry, communicator.ranks());
   if (operation.is_message) {
     auto sender = tickets_.find(operation.shares[0].ticket);
+    const int from = operation.shares[0].rank, to = operation.shares[1].rank;
     operation.plan = options_.planner->Message(
-        communicator, operation.shares[0].rank, operation.shares[1].rank, bytes,
-        sender == tickets_.end() ? 1 : sender->second.messages, now);
+        communicator, from, to, bytes,
+        sender == tickets_.end() ? 1
+                                 : sender->second.sends.Beside(OneMachine(communicator, from, to)),
+        now);
   } else {
     operation.plan = options_.planner->Collective(communicator, entry.operation, bytes, now);
   }

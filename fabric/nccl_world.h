@@ -3,6 +3,7 @@
 #ifndef PHANTORA_FABRIC_NCCL_WORLD_H_
 #define PHANTORA_FABRIC_NCCL_WORLD_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -54,7 +55,8 @@ class TransferPlanner {
   virtual std::shared_ptr<const TransferPlan> Collective(const Communicator& communicator,
                                                          nccl::Operation operation, int64_t bytes,
                                                          bool now) = 0;
-  // Between two ranks of it; one of `messages` that the sender sends at once.
+  // Between two ranks of it; one of `messages` that the sender sends at once to GPUs of its own
+  // machine, or of others, whichever this one goes to.
   virtual std::shared_ptr<const TransferPlan> Message(const Communicator& communicator, int from,
                                                       int to, int64_t bytes, int messages,
                                                       bool now) = 0;
@@ -157,6 +159,14 @@ class NcclWorld {
  private:
   using OperationId = uint64_t;
 
+  // What a rank sends with one launch to others: GPUs of its machine, and of other machines, which
+  // take another way and wait for none of the former.
+  struct Sends {
+    int near = 0, far = 0;
+    int Beside(bool near_one) const { return std::max(near_one ? near : far, 1); }
+  };
+  static Sends SendsOf(const NcclEndpoint& endpoint, absl::Span<const nccl::Entry> entries);
+
   struct Ticket {
     nccl::Handle handle = 0;
     uint64_t process = 0;
@@ -164,7 +174,7 @@ class NcclWorld {
     std::vector<nccl::Entry> entries;
     size_t next = 0;    // collective to start
     int under_way = 0;  // operations
-    int messages = 0;   // that it sends
+    Sends sends;
     VirtualTime arrives;
     VirtualTime end = VirtualTime::Infinity();
   };

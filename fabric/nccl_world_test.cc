@@ -100,14 +100,15 @@ Entry Receive(int from, uint64_t bytes, uint64_t address = 0) {
 class NcclWorldTest : public testing::Test {
  protected:
   // Processes 0, 1, ... become its ranks.
-  std::vector<NcclEndpoint*> Communicator(int ranks) {
+  std::vector<NcclEndpoint*> Communicator(int ranks, int per_host = 1 << 20) {
     nccl::Join join{};
     join.id[0] = ++ids_;
     join.ranks = ranks;
     std::vector<NcclEndpoint*> endpoints;
     for (join.rank = 0; join.rank < ranks; ++join.rank) {
       const auto process = static_cast<uint64_t>(join.rank);
-      const Handle handle = world_.communicators().Join({process, {0, join.rank}}, join);
+      const Handle handle = world_.communicators().Join(
+          {process, {join.rank / per_host, join.rank % per_host}}, join);
       endpoints.push_back(world_.communicators().Find(handle));
     }
     return endpoints;
@@ -283,6 +284,19 @@ TEST_F(NcclWorldTest, ExchangesInAnyOrderEnd) {
   EXPECT_EQ(world_.EndOf(zero), At(5 + 12));
   EXPECT_EQ(world_.EndOf(one), At(5 + 12));
   EXPECT_EQ(world_.DescribeWaiting(At(100)), "");
+}
+
+// Of an all-to-all, those within the machine are not among those that cross the network, nor is the
+// rank's own.
+TEST_F(NcclWorldTest, MessagesCountThoseThatTakeTheirWay) {
+  const auto ranks = Communicator(5, 2);
+  Start(ranks[0], {Send(0, 4), Receive(0, 4), Send(1, 4), Send(2, 4), Send(3, 4), Send(4, 4)}, 0);
+  for (size_t rank = 1; rank < 5; ++rank) Start(ranks[rank], {Receive(0, 4)}, 0);
+  RunAll();
+  std::sort(planner_.asked.begin(), planner_.asked.end());
+  EXPECT_EQ(planner_.asked,
+            (std::vector<std::string>{"0>0 4/1", "0>1 4/1", "0>2 4/3", "0>3 4/3", "0>4 4/3"}));
+  EXPECT_EQ(Failures(), "");
 }
 
 TEST_F(NcclWorldTest, ARankSendsToItself) {

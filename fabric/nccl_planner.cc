@@ -110,15 +110,36 @@ std::shared_ptr<const TransferPlan> NcclPlanner::Make(const Communicator& commun
 std::shared_ptr<const TransferPlan> NcclPlanner::Collective(const Communicator& communicator,
                                                             nccl::Operation operation,
                                                             int64_t bytes, bool now) {
+  return PlanOf(communicator, operation, bytes, std::nullopt, now);
+}
+
+std::shared_ptr<const TransferPlan> NcclPlanner::Given(const Communicator& communicator,
+                                                       nccl::Operation operation, int64_t bytes,
+                                                       const NcclGiven& given, bool now) {
+  return PlanOf(communicator, operation, bytes, given, now);
+}
+
+std::shared_ptr<const TransferPlan> NcclPlanner::PlanOf(const Communicator& communicator,
+                                                        nccl::Operation operation, int64_t bytes,
+                                                        const std::optional<NcclGiven>& given,
+                                                        bool now) {
   Known& known = Of(communicator);
   if (known.collectives.size() > kMostPlans) known.collectives.clear();
-  auto [it, made] = known.collectives.try_emplace({operation, bytes});
+  auto [it, made] = known.collectives.try_emplace({operation, bytes, given});
   if (made || (now && it->second->adaptive)) {
-    it->second =
-        Make(communicator,
-             PlanCollective(*fabric_, known.topology, communicator.places, CollectiveOf(operation),
-                            bytes, known.limits, static_cast<uint64_t>(communicator.number)),
-             Adapts() && known.topology.nodes > 1);
+    const NcclCollective collective = CollectiveOf(operation);
+    NcclLimits limits = known.limits;
+    if (given) {
+      NcclAllowed& allowed = limits.allowed[static_cast<size_t>(collective)];
+      allowed.algorithm.fill(false);
+      allowed.algorithm[static_cast<size_t>(given->algorithm)] = true;
+      allowed.protocol.fill(false);
+      allowed.protocol[static_cast<size_t>(given->protocol)] = true;
+    }
+    it->second = Make(communicator,
+                      PlanCollective(*fabric_, known.topology, communicator.places, collective,
+                                     bytes, limits, static_cast<uint64_t>(communicator.number)),
+                      Adapts() && known.topology.nodes > 1);
   }
   return it->second;
 }

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <tuple>
 
 #include "fabric/cluster_fabric.h"
@@ -24,6 +25,9 @@ class NcclPlanner : public TransferPlanner {
   std::shared_ptr<const TransferPlan> Collective(const Communicator& communicator,
                                                  nccl::Operation operation, int64_t bytes,
                                                  bool now) override;
+  std::shared_ptr<const TransferPlan> Given(const Communicator& communicator,
+                                            nccl::Operation operation, int64_t bytes,
+                                            const NcclGiven& given, bool now) override;
   std::shared_ptr<const TransferPlan> Message(const Communicator& communicator, int from, int to,
                                               int64_t bytes, int messages, bool now) override;
   void Forget() override;
@@ -35,10 +39,15 @@ class NcclPlanner : public TransferPlanner {
   struct Known {
     NcclLimits limits;
     NcclTopology topology;
-    std::map<std::pair<nccl::Operation, int64_t>, std::shared_ptr<const TransferPlan>> collectives;
+    std::map<std::tuple<nccl::Operation, int64_t, std::optional<NcclGiven>>,
+             std::shared_ptr<const TransferPlan>>
+        collectives;
     std::map<std::tuple<int, int, int64_t, int>, std::shared_ptr<const TransferPlan>> messages;
   };
   Known& Of(const Communicator& communicator);
+  std::shared_ptr<const TransferPlan> PlanOf(const Communicator& communicator,
+                                             nccl::Operation operation, int64_t bytes,
+                                             const std::optional<NcclGiven>& given, bool now);
   std::shared_ptr<const TransferPlan> Make(const Communicator& communicator,
                                            const absl::StatusOr<Plan>& plan, bool adaptive);
 

@@ -53,6 +53,18 @@ TEST_F(NcclPlannerTest, PlansAreKeptUntilRoutesChange) {
   EXPECT_NE(AllReduce(kMib), plan);
 }
 
+TEST_F(NcclPlannerTest, WhatNcclHasChosenIsTaken) {
+  On("dgx-h100:1");
+  const auto given = [this](NcclAlgorithm algorithm, NcclProtocol protocol) {
+    return planner_->Given(communicator_, nccl::Operation::kAllReduce, 64 * kMib,
+                           {algorithm, protocol}, false);
+  };
+  EXPECT_EQ(AllReduce(64 * kMib)->name, "NVLS Simple");
+  EXPECT_EQ(given(NcclAlgorithm::kRing, NcclProtocol::kLl128)->name, "Ring LL128");
+  EXPECT_EQ(given(NcclAlgorithm::kTree, NcclProtocol::kSimple)->name, "Tree Simple");
+  EXPECT_EQ(AllReduce(64 * kMib)->name, "NVLS Simple");
+}
+
 TEST_F(NcclPlannerTest, AdaptivePlansAreMadeAnewWhenTheyStart) {
   On("roce-leaf-spine:8", Multipath::kAdaptive);
   const auto plan = AllReduce(kMib);

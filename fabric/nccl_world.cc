@@ -83,7 +83,11 @@ std::string Describe(const Entry& entry) {
 
 std::string NcclWorld::Check(const NcclEndpoint& endpoint, absl::Span<const Entry> entries) {
   if (endpoint.communicator == nullptr) return "the communicator is not ready";
-  const auto ranks = static_cast<uint64_t>(endpoint.communicator->ranks());
+  return Check(endpoint.communicator->ranks(), entries);
+}
+
+std::string NcclWorld::Check(int count, absl::Span<const Entry> entries) {
+  const auto ranks = static_cast<uint64_t>(count);
   for (const Entry& entry : entries) {
     if (static_cast<int>(entry.operation) >= nccl::kOperations) return "no such operation";
     const auto size = static_cast<uint64_t>(NcclTypeBytes(entry.type));
@@ -108,17 +112,21 @@ NcclWorld::Sends NcclWorld::SendsOf(const NcclEndpoint& endpoint, absl::Span<con
 }
 
 NcclWorld::Occupancy NcclWorld::OccupancyOf(const NcclEndpoint& endpoint,
-                                            absl::Span<const Entry> entries) {
+                                            absl::Span<const Entry> entries,
+                                            absl::Span<const NcclGiven> given) {
   const Communicator& communicator = *endpoint.communicator;
   const Sends sends = SendsOf(endpoint, entries);
   Occupancy most;
-  for (const Entry& entry : entries) {
+  for (size_t i = 0; i < entries.size(); ++i) {
+    const Entry& entry = entries[i];
     const int64_t bytes = OperationBytes(entry, communicator.ranks());
     const auto plan =
         IsMessage(entry)
             ? options_.planner->Message(
                   communicator, endpoint.rank, entry.peer, bytes,
                   sends.Beside(OneMachine(communicator, endpoint.rank, entry.peer)), false)
+        : i < given.size()
+            ? options_.planner->Given(communicator, entry.operation, bytes, given[i], false)
             : options_.planner->Collective(communicator, entry.operation, bytes, false);
     most.sms = std::max(most.sms, plan->sms);
     most.memory_share = std::max(most.memory_share, plan->memory_share);
@@ -127,7 +135,7 @@ NcclWorld::Occupancy NcclWorld::OccupancyOf(const NcclEndpoint& endpoint,
 }
 
 NcclTicket NcclWorld::Start(NcclEndpoint& endpoint, std::vector<Entry> entries, uint64_t sequence,
-                            VirtualTime at) {
+                            VirtualTime at, std::vector<NcclGiven> given) {
   const NcclTicket id = next_ticket_++;
   Ticket& ticket = tickets_[id];
   ticket.handle = endpoint.handle;
@@ -138,6 +146,7 @@ NcclTicket NcclWorld::Start(NcclEndpoint& endpoint, std::vector<Entry> entries, 
   std::stable_partition(entries.begin(), entries.end(),
                         [](const Entry& entry) { return !IsMessage(entry); });
   ticket.entries = std::move(entries);
+  ticket.given = std::move(given);
   ticket.arrives = std::max(at, now_);
   ++endpoint.unfinished;
   events_.emplace(ticket.arrives, std::pair(id, OperationId{0}));
@@ -210,6 +219,8 @@ void NcclWorld::JoinCollective(NcclTicket id, const Entry& entry, VirtualTime no
     operation.communicator = communicator.number;
     operation.number = number;
     operation.first = now;
+    // The entry at hand is the one before the next.
+    if (ticket.next <= ticket.given.size()) operation.given = ticket.given[ticket.next - 1];
   }
   const NcclShare share = {id, endpoint.rank, entry};
   if (!first && !Agree(operation.shares[0].entry, entry)) {
@@ -272,6 +283,9 @@ void NcclWorld::MakePlan(Operation& operation, const Communicator& communicator,
         sender == tickets_.end() ? 1
                                  : sender->second.sends.Beside(OneMachine(communicator, from, to)),
         now);
+  } else if (operation.given) {
+    operation.plan =
+        options_.planner->Given(communicator, entry.operation, bytes, *operation.given, now);
   } else {
     operation.plan = options_.planner->Collective(communicator, entry.operation, bytes, now);
   }

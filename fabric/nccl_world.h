@@ -4,11 +4,13 @@
 #define PHANTORA_FABRIC_NCCL_WORLD_H_
 
 #include <algorithm>
+#include <compare>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -21,6 +23,7 @@
 #include "fabric/communicators.h"
 #include "fabric/flow_network.h"
 #include "fabric/nccl/wire.h"
+#include "fabric/nccl_cost.h"
 #include "fabric/network_events.h"
 
 namespace phantora {
@@ -46,6 +49,13 @@ struct TransferPlan {
   std::string lost;
 };
 
+// What NCCL itself has chosen for a collective, where it is the program's own.
+struct NcclGiven {
+  NcclAlgorithm algorithm = NcclAlgorithm::kRing;
+  NcclProtocol protocol = NcclProtocol::kSimple;
+  auto operator<=>(const NcclGiven&) const = default;
+};
+
 class TransferPlanner {
  public:
   virtual ~TransferPlanner() = default;
@@ -55,6 +65,13 @@ class TransferPlanner {
   virtual std::shared_ptr<const TransferPlan> Collective(const Communicator& communicator,
                                                          nccl::Operation operation, int64_t bytes,
                                                          bool now) = 0;
+  // The same where the algorithm and the protocol are given.
+  virtual std::shared_ptr<const TransferPlan> Given(const Communicator& communicator,
+                                                    nccl::Operation operation, int64_t bytes,
+                                                    const NcclGiven& given, bool now) {
+    static_cast<void>(given);
+    return Collective(communicator, operation, bytes, now);
+  }
   // Between two ranks of it; one of `messages` that the sender sends at once to GPUs of its own
   // machine, or of others, whichever this one goes to.
   virtual std::shared_ptr<const TransferPlan> Message(const Communicator& communicator, int from,
@@ -118,18 +135,22 @@ class NcclWorld {
 
   // Are these entries ones that the endpoint can carry out? Else why not.
   static std::string Check(const NcclEndpoint& endpoint, absl::Span<const nccl::Entry> entries);
+  // The same in a communicator of so many ranks.
+  static std::string Check(int ranks, absl::Span<const nccl::Entry> entries);
 
   struct Occupancy {
     int sms = 1;
     double memory_share = 0;
   };
-  Occupancy OccupancyOf(const NcclEndpoint& endpoint, absl::Span<const nccl::Entry> entries);
+  Occupancy OccupancyOf(const NcclEndpoint& endpoint, absl::Span<const nccl::Entry> entries,
+                        absl::Span<const NcclGiven> given = {});
 
   // A rank comes to these operations (which Check() likes) at `at`, or now if that is later. Its
   // collectives take place one after the other, then all its messages at once. `sequence` is the
-  // caller's count of calls.
+  // caller's count of calls. `given`: of the first entries, the collectives, if NCCL's choice is
+  // known.
   NcclTicket Start(NcclEndpoint& endpoint, std::vector<nccl::Entry> entries, uint64_t sequence,
-                   VirtualTime at);
+                   VirtualTime at, std::vector<NcclGiven> given = {});
   // When all of it is over; Infinity while that is not known. It has happened by then.
   VirtualTime EndOf(NcclTicket ticket) const;
   // Nobody waits for it any more. If it is not over, it never will be.
@@ -172,6 +193,7 @@ class NcclWorld {
     uint64_t process = 0;
     uint64_t sequence = 0;
     std::vector<nccl::Entry> entries;
+    std::vector<NcclGiven> given;
     size_t next = 0;    // collective to start
     int under_way = 0;  // operations
     Sends sends;
@@ -193,6 +215,7 @@ class NcclWorld {
     uint64_t number = 0;  // in the communicator; of collectives
     std::vector<NcclShare> shares;
     VirtualTime first, all;
+    std::optional<NcclGiven> given;
     bool is_message = false;                   // shares are the send and the receive
     std::shared_ptr<const TransferPlan> plan;  // under way
     uint64_t routes = 0;                       // routes_ when it was planned

@@ -14,7 +14,8 @@ namespace {
 constexpr uint16_t kMachineCuda = 190;  // EM_CUDA
 // Sections without file data, besides SHT_NOBITS (e.g. .nv.shared.reserved).
 constexpr uint32_t kCudaNoBits = 0x7000000a;
-constexpr uint8_t kSymbolEntry = 0x10;  // STO_CUDA_ENTRY in st_other
+constexpr unsigned char kCudaObject = 13;  // type of variables' symbols in relocatable ones
+constexpr uint8_t kSymbolEntry = 0x10;     // STO_CUDA_ENTRY in st_other
 constexpr uint8_t kAttributeFormatSized = 4;
 constexpr uint8_t kAttributeParameterInfo = 0x17;  // EIATTR_KPARAM_INFO
 constexpr uint16_t kMostParameters = 4096;
@@ -168,6 +169,55 @@ bool ReadCubin(absl::Span<const uint8_t> data, std::vector<CubinKernel>& kernels
   }
   for (auto& [index, kernel] : found) kernels.push_back(std::move(kernel));
   return true;
+}
+
+std::vector<std::string> ReadPointerTable(absl::Span<const uint8_t> data,
+                                          const std::string& variable) {
+  const auto image = Image::Parse(data);
+  if (!image) return {};
+  const auto& sections = image->sections();
+  for (const Elf64_Shdr& header : sections) {
+    if (header.sh_type != SHT_SYMTAB || header.sh_link >= sections.size()) continue;
+    const auto symbols = image->Data(header);
+    const auto name_of = [&](const Elf64_Sym& symbol) {
+      return image->String(sections[header.sh_link], symbol.st_name);
+    };
+    for (uint64_t at = 0; at + sizeof(Elf64_Sym) <= symbols.size(); at += sizeof(Elf64_Sym)) {
+      const auto symbol = *ReadAt<Elf64_Sym>(symbols, at);
+      if ((ELF64_ST_TYPE(symbol.st_info) != STT_OBJECT &&
+           ELF64_ST_TYPE(symbol.st_info) != kCudaObject) ||
+          symbol.st_shndx == SHN_UNDEF || symbol.st_shndx >= sections.size() ||
+          name_of(symbol) != variable ||
+          symbol.st_size > image->Data(sections[symbol.st_shndx]).size()) {
+        continue;
+      }
+      std::vector<std::string> names(symbol.st_size / sizeof(uint64_t));
+      bool any = false;
+      uint64_t name_bytes = 0;  // of symbols that could share a long name
+      // Their sh_link is not always that of the symbol table.
+      for (const Elf64_Shdr& section : sections) {
+        if ((section.sh_type != SHT_REL && section.sh_type != SHT_RELA) ||
+            section.sh_info != symbol.st_shndx) {
+          continue;
+        }
+        const auto relocations = image->Data(section);
+        const uint64_t step = section.sh_type == SHT_RELA ? sizeof(Elf64_Rela) : sizeof(Elf64_Rel);
+        for (uint64_t entry = 0; entry + step <= relocations.size(); entry += step) {
+          const auto relocation = *ReadAt<Elf64_Rel>(relocations, entry);
+          const uint64_t slot = (relocation.r_offset - symbol.st_value) / sizeof(uint64_t);
+          const auto target =
+              ReadAt<Elf64_Sym>(symbols, ELF64_R_SYM(relocation.r_info) * sizeof(Elf64_Sym));
+          if (relocation.r_offset < symbol.st_value || slot >= names.size() || !target) continue;
+          names[slot] = name_of(*target);
+          name_bytes += names[slot].size();
+          if (name_bytes > data.size()) return {};
+          any = true;
+        }
+      }
+      if (any) return names;
+    }
+  }
+  return {};
 }
 
 std::vector<uint64_t> FindCubins(absl::Span<const uint8_t> file) {

@@ -34,6 +34,12 @@ uint64_t CubinSize(absl::Span<const uint8_t> data);
 // malformed. The bytes are untrusted.
 bool ReadCubin(absl::Span<const uint8_t> data, std::vector<CubinKernel>& kernels);
 
+// What the pointers in the variable `variable` of the image point to: names of symbols, from its
+// relocations; empty for null pointers. Empty if the image has no such variable, or only refers to
+// it. The bytes are untrusted.
+std::vector<std::string> ReadPointerTable(absl::Span<const uint8_t> data,
+                                          const std::string& variable);
+
 // Offsets in `file` at which cubins start, in any section; they are
 // 8-byte aligned.
 std::vector<uint64_t> FindCubins(absl::Span<const uint8_t> file);

@@ -81,7 +81,7 @@ int main(int argc, char** argv) {
       ->needs(cluster);
   app.add_option("--nccl", options.native_nccl,
                  "which libnccl.so.2 the program gets. ours: one that crosses the emulated network "
-                 "(default); native: its own")
+                 "(default); native: its own, inside one host")
       ->transform(
           CLI::CheckedTransformer(std::map<std::string, bool>{{"ours", false}, {"native", true}}));
   app.add_option(

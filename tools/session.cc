@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <tuple>
@@ -405,6 +406,17 @@ int Supervise(const SessionOptions& options, ProfilerClient* profiler, int signa
     LogError(what);
     SignalDescendants(SIGKILL);
   };
+  std::map<pid_t, int> host_of;  // of processes that use CUDA
+  std::optional<NcclRuntime::Options::Native> native;
+  // Its kernels are known by their names, which they have in simulated time only.
+  if (options.native_nccl && simulated) {
+    native = {.architecture = profile->sm_architecture(),
+              .place = [&host_of](pid_t process, int gpu) -> std::optional<GpuPlace> {
+                const auto it = host_of.find(process);
+                if (it == host_of.end()) return std::nullopt;
+                return GpuPlace{it->second, gpu};
+              }};
+  }
   NcclStatistics nccl_statistics;
   NcclPlanner planner(fabric->get(), (*model)->memory_bytes_per_s(), nccl_failed);
   NcclRuntime nccl({.network = &(*fabric)->network(),
@@ -414,7 +426,8 @@ int Supervise(const SessionOptions& options, ProfilerClient* profiler, int signa
                     .timed = simulated,
                     .events = simulated ? &(*fabric)->events() : nullptr,
                     .failed = nccl_failed,
-                    .ended = [&](const auto& ended) { nccl_statistics.Add(ended); }});
+                    .ended = [&](const auto& ended) { nccl_statistics.Add(ended); },
+                    .native = native});
   services.shared = &nccl;
   std::unique_ptr<StepRecorder> step_recorder;
   if (!options.record_step.empty()) {
@@ -424,21 +437,20 @@ int Supervise(const SessionOptions& options, ProfilerClient* profiler, int signa
         .describe = [&nccl](uint64_t shared) { return DescribeOperation(nccl, shared); }});
     services.order = step_recorder.get();
   }
-  StallWatch stalls({.waiting =
-                         [&](VirtualTime since) {
-                           std::lock_guard lock(machine_lock);
-                           return nccl.world().DescribeWaiting(since) +
-                                  nccl.world().communicators().DescribeWaiting();
-                         },
-                     .progress =
-                         [&] {
-                           std::lock_guard lock(machine_lock);
-                           return services.counters.kernels + services.counters.copies +
-                                  nccl.world().completed();
-                         },
-                     .now = [&clocks] { return clocks->Latest(); },
-                     .warn = [](const std::string& what) { LogWarning(what); },
-                     .end = nccl_failed});
+  StallWatch stalls(
+      {.waiting =
+           [&](VirtualTime since) {
+             std::lock_guard lock(machine_lock);
+             return nccl.DescribeWaiting(since) + nccl.world().communicators().DescribeWaiting();
+           },
+       .progress =
+           [&] {
+             std::lock_guard lock(machine_lock);
+             return services.counters.kernels + services.counters.copies + nccl.world().completed();
+           },
+       .now = [&clocks] { return clocks->Latest(); },
+       .warn = [](const std::string& what) { LogWarning(what); },
+       .end = nccl_failed});
   const int gpus_per_host = job ? job->cluster.host.gpus : options.gpus;
   std::vector<std::unique_ptr<EmulatedHost>> hosts;
   std::vector<VirtualHost> views;
@@ -453,8 +465,9 @@ int Supervise(const SessionOptions& options, ProfilerClient* profiler, int signa
                 .log = log.get(),
                 .unknowns = &unknowns,
                 .memory_observer = simulated ? &recorder : nullptr},
-        [&](pid_t process) {
+        [&, i](pid_t process) {
           if (simulated) namer.Prepare(process);
+          host_of[process] = i;
         }));
     if (!options.native_nccl) AddNccl(&nccl, i, driver->library_directory, hosts[i].get());
     if (job) {
@@ -519,6 +532,7 @@ int Supervise(const SessionOptions& options, ProfilerClient* profiler, int signa
              nccl.ProcessDied(process);
              timelines.ProcessDied(process);
              namer.ProcessDied(process);
+             host_of.erase(process);
              if (step_recorder != nullptr) step_recorder->ProcessDied(process);
            }});
   if (!supervisor.ok()) {

@@ -331,12 +331,19 @@ Progress ComputeObject::StartShared(ExecutionContext& context, Running& running,
                                     EngineWork::Need& need) {
   SharedWork& shared = *context.services.shared;
   const Qmd& qmd = running.qmd;
-  std::vector<uint8_t> parameters(shared.ParameterBytes(running.fingerprint));
-  if (auto fault = context.memory().Read(qmd.constants[0].address + qmd.parameter_offset(),
-                                         parameters.data(), parameters.size())) {
-    return context.Check(fault, "kernel parameters");
+  SharedWork::Prepared prepared;
+  if (running.known != nullptr) {
+    const auto parameters = ParametersOf(context, qmd, running.known->parameter_bytes);
+    prepared = shared.PrepareKnown(context.process, context.gpu, context.gpu_context,
+                                   running.known->symbol, parameters);
+  } else {
+    std::vector<uint8_t> parameters(shared.ParameterBytes(running.fingerprint));
+    if (auto fault = context.memory().Read(qmd.constants[0].address + qmd.parameter_offset(),
+                                           parameters.data(), parameters.size())) {
+      return context.Check(fault, "kernel parameters");
+    }
+    prepared = shared.Prepare(context.process, context.gpu_context, parameters);
   }
-  const auto prepared = shared.Prepare(context.process, context.gpu_context, parameters);
   if (prepared.error != nullptr) return context.Fail(kGrClassError, qmd.program, prepared.error);
   if (prepared.id == 0) return Progress::kDone;
   running.shared.emplace(&shared, prepared.id);
@@ -382,6 +389,8 @@ Progress ComputeObject::StartInternal(ExecutionContext& context, Running& runnin
                                          [&](uint8_t* to, uint64_t bytes) {
                                            return !context.memory().Read(qmd.program, to, bytes);
                                          });
+      running.is_shared =
+          services.shared != nullptr && services.shared->Knows(running.known->symbol);
     }
     return Progress::kDone;
   }

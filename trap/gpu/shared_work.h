@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -35,6 +36,17 @@ class SharedWork {
   // A launch has come to its turn in its channel. `context` is where its addresses mean something.
   virtual Prepared Prepare(pid_t process, const std::shared_ptr<GpuContext>& context,
                            absl::Span<const uint8_t> parameters) = 0;
+  // The same for kernels that are known by their (mangled) names.
+  virtual bool Knows(const std::string& symbol) const {
+    static_cast<void>(symbol);
+    return false;
+  }
+  virtual Prepared PrepareKnown(pid_t process, int gpu, const std::shared_ptr<GpuContext>& context,
+                                const std::string& symbol, absl::Span<const uint8_t> parameters) {
+    static_cast<void>(process), static_cast<void>(gpu), static_cast<void>(context);
+    static_cast<void>(symbol), static_cast<void>(parameters);
+    return {};
+  }
   // It has got its SMs.
   virtual void Start(uint64_t id, VirtualTime now) = 0;
   // Infinity while that is not known.

@@ -1,8 +1,10 @@
 #include "trap/nccl/nccl_runtime.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
+#include "absl/strings/str_cat.h"
 #include "fabric/nccl/marker_cubins.h"
 #include "profiles/code_fingerprint.h"
 #include "profiles/cubin.h"
@@ -43,7 +45,9 @@ NcclRuntime::NcclRuntime(const Options& options)
               .payload = &payload_,
               .events = options.events,
               .failed = options.failed,
-              .ended = options.ended}) {
+              .ended = options.ended}),
+      natives_(&world_) {
+  if (options.native) libraries_.emplace(options.native->architecture);
   for (const nccl::MarkerCubin& cubin : nccl::MarkerCubins()) {
     std::vector<CubinKernel> kernels;
     ReadCubin(absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(cubin.image.data()),
@@ -65,14 +69,25 @@ void NcclRuntime::Leave(NcclEndpoint& endpoint, bool abort) {
 void NcclRuntime::ProcessDied(pid_t process) {
   world_.ProcessDied(static_cast<uint64_t>(process));
   std::erase_if(parts_, [process](const auto& part) { return part.first.first == process; });
+  natives_.ProcessDied(process);
+  if (libraries_) libraries_->ProcessDied(process);
+}
+
+std::string NcclRuntime::DescribeWaiting(VirtualTime since) const {
+  return world_.DescribeWaiting(since) + natives_.DescribeWaiting();
+}
+
+NcclEndpoint* NcclRuntime::EndpointOf(const Launch& launch) {
+  return launch.native != 0
+             ? natives_.Find(launch.native)
+             : world_.communicators().Find(static_cast<uint64_t>(launch.process), launch.handle);
 }
 
 NcclRuntime::Pending NcclRuntime::PendingOf(uint64_t id) {
   const auto it = launches_.find(id);
   if (it == launches_.end() || it->second.ticket != 0) return {};
   const Launch& launch = it->second;
-  const NcclEndpoint* endpoint =
-      world_.communicators().Find(static_cast<uint64_t>(launch.process), launch.handle);
+  const NcclEndpoint* endpoint = EndpointOf(launch);
   if (endpoint == nullptr) return {};
   return {endpoint->communicator, launch.entries};
 }
@@ -130,20 +145,111 @@ SharedWork::Prepared NcclRuntime::Prepare(pid_t process, const std::shared_ptr<G
           .memory_share = options_.timed ? occupancy.memory_share : 0};
 }
 
+bool NcclRuntime::Knows(const std::string& symbol) const {
+  return libraries_ && IsNcclKernel(symbol);
+}
+
+SharedWork::Prepared NcclRuntime::CannotFollow(pid_t process, const std::string& symbol,
+                                               const std::string& why) {
+  options_.unknowns->Count("NCCL launch that cannot be decoded", static_cast<uint64_t>(process),
+                           absl::StrCat(symbol, ": ", why));
+  options_.failed(absl::StrCat("NCCL: process ", process, " launches ", symbol,
+                               " of its own NCCL, which cannot be followed: ", why,
+                               ".\nWithout --nccl native, phantora-run puts an NCCL in its place "
+                               "that always can."));
+  return {.error = "an NCCL launch that cannot be followed"};
+}
+
+SharedWork::Prepared NcclRuntime::PrepareKnown(pid_t process, int gpu,
+                                               const std::shared_ptr<GpuContext>& context,
+                                               const std::string& symbol,
+                                               absl::Span<const uint8_t> parameters) {
+  std::string why;
+  const auto place = options_.native->place(process, gpu);
+  if (!place) return CannotFollow(process, symbol, "its GPU is not known");
+  const auto library = libraries_->Of(process, why);
+  if (library == nullptr) return CannotFollow(process, symbol, why);
+  AddressSpace& memory = context->memory;
+  auto decoded = DecodeNativeLaunch(*library, symbol, parameters,
+                                    [&memory](uint64_t address, void* to, uint64_t bytes) {
+                                      return !memory.Read(address, to, bytes);
+                                    });
+  if (!decoded.ok()) {
+    return CannotFollow(process, symbol, std::string(decoded.status().message()));
+  }
+  const uint64_t native =
+      natives_.Of({process, *place, context}, *decoded, *FindNativeLayout(library->version), why);
+  if (native == 0) return CannotFollow(process, symbol, why);
+  for (const NativeLaunch::Store& store : decoded->stores) {
+    if (memory.Write(store.address, &store.value, sizeof store.value)) {
+      return CannotFollow(process, symbol, "where it tells what it has read is not mapped");
+    }
+  }
+  StartWaiting();
+  if (decoded->operations.empty()) return {};
+  Launch launch;
+  for (const NativeOperation& operation : decoded->operations) {
+    launch.entries.push_back(operation.entry);
+    const bool message = operation.entry.operation == nccl::Operation::kSend ||
+                         operation.entry.operation == nccl::Operation::kReceive;
+    if (!message) launch.given.push_back(operation.given);
+  }
+  if (const std::string wrong = NcclWorld::Check(decoded->ranks, launch.entries); !wrong.empty()) {
+    return CannotFollow(process, symbol, wrong);
+  }
+  launch.process = process;
+  launch.native = native;
+  launch.sequence = natives_.CountCall(native);
+  launch.context = context;
+  launch.name = NameOfEntries(launch.entries);
+  const NcclEndpoint* endpoint = natives_.Find(native);
+  const double memory_share =
+      !options_.timed || endpoint == nullptr
+          ? 0
+          : world_.OccupancyOf(*endpoint, launch.entries, launch.given).memory_share;
+  const uint64_t id = next_++;
+  launches_[id] = std::move(launch);
+  // A block for each channel, which fills an SM.
+  return {.id = id,
+          .sms = static_cast<double>(std::popcount(decoded->channel_mask)),
+          .memory_share = memory_share};
+}
+
 void NcclRuntime::Start(uint64_t id, VirtualTime now) {
   Launch& launch = launches_.at(id);
-  NcclEndpoint* endpoint =
-      world_.communicators().Find(static_cast<uint64_t>(launch.process), launch.handle);
+  launch.started = now;
+  StartIfReady(launch);
+}
+
+void NcclRuntime::StartIfReady(Launch& launch) {
+  NcclEndpoint* endpoint = EndpointOf(launch);
   if (endpoint == nullptr) return;
-  launch.ticket = world_.Start(*endpoint, std::move(launch.entries), launch.sequence,
-                               options_.timed ? now : world_.now());
+  launch.ticket =
+      world_.Start(*endpoint, std::move(launch.entries), launch.sequence,
+                   options_.timed ? *launch.started : world_.now(), std::move(launch.given));
   payload_.Add(launch.ticket, launch.context);
   if (!options_.timed) world_.Advance(VirtualTime::Infinity());
 }
 
+void NcclRuntime::StartWaiting() {
+  const std::vector<uint64_t> made = natives_.TakeMade();
+  if (made.empty()) return;
+  std::vector<uint64_t> waiting;
+  for (const auto& [id, launch] : launches_) {
+    if (launch.started && launch.ticket == 0 &&
+        std::find(made.begin(), made.end(), launch.native) != made.end()) {
+      waiting.push_back(id);
+    }
+  }
+  std::sort(waiting.begin(), waiting.end());
+  for (const uint64_t id : waiting) StartIfReady(launches_.at(id));
+}
+
 VirtualTime NcclRuntime::EndOf(uint64_t id) const {
   const Launch& launch = launches_.at(id);
-  if (launch.ticket == 0) return VirtualTime();
+  if (launch.ticket == 0) {
+    return natives_.Awaits(launch.native) ? VirtualTime::Infinity() : VirtualTime();
+  }
   const VirtualTime end = world_.EndOf(launch.ticket);
   return options_.timed || end == VirtualTime::Infinity() ? end : VirtualTime();
 }

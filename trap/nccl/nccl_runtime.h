@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,12 +17,14 @@
 #include "absl/types/span.h"
 #include "fabric/nccl_world.h"
 #include "trap/gpu/shared_work.h"
+#include "trap/nccl/native_communicators.h"
+#include "trap/nccl/native_library.h"
 #include "trap/nccl/payload.h"
 
 namespace phantora {
 
-// Joins the launches of libnccl.so.2's marker kernels (fabric/nccl/wire.h) to operations. Needs
-// the machine's lock.
+// Joins the launches of libnccl.so.2's marker kernels (fabric/nccl/wire.h), or of NVIDIA's own
+// (native_launch.h), to operations. Needs the machine's lock.
 class NcclRuntime : public SharedWork {
  public:
   struct Options {
@@ -36,6 +39,12 @@ class NcclRuntime : public SharedWork {
     // See NcclWorld::Options.
     std::function<void(const std::string&)> failed;
     std::function<void(const NcclWorld::Options::Ended&)> ended = {};
+    // The program has its own NCCL.
+    struct Native {
+      int architecture = 0;  // of the GPUs; 90 for sm_90
+      std::function<std::optional<GpuPlace>(pid_t process, int gpu)> place;
+    };
+    std::optional<Native> native = {};
   };
   explicit NcclRuntime(const Options& options);
 
@@ -50,10 +59,15 @@ class NcclRuntime : public SharedWork {
   // See NcclWorld.
   void Leave(NcclEndpoint& endpoint, bool abort);
   void ProcessDied(pid_t process);
+  // What waits for other ranks, as in NcclWorld.
+  std::string DescribeWaiting(VirtualTime since) const;
 
   size_t ParameterBytes(uint64_t fingerprint) const override;
   Prepared Prepare(pid_t process, const std::shared_ptr<GpuContext>& context,
                    absl::Span<const uint8_t> parameters) override;
+  bool Knows(const std::string& symbol) const override;
+  Prepared PrepareKnown(pid_t process, int gpu, const std::shared_ptr<GpuContext>& context,
+                        const std::string& symbol, absl::Span<const uint8_t> parameters) override;
   void Start(uint64_t id, VirtualTime now) override;
   VirtualTime EndOf(uint64_t id) const override;
   const char* NameOf(uint64_t id) const override;
@@ -72,7 +86,19 @@ class NcclRuntime : public SharedWork {
     std::shared_ptr<GpuContext> context;
     const char* name = "";
     NcclTicket ticket = 0;  // when it has started
+    // Of the program's own NCCL: the communicator's number, instead of a handle; it may be made
+    // when the launch has started already.
+    uint64_t native = 0;
+    std::vector<NcclGiven> given;
+    std::optional<VirtualTime> started;
   };
+  NcclEndpoint* EndpointOf(const Launch& launch);
+  // If its communicator is made.
+  void StartIfReady(Launch& launch);
+  // Launches of communicators that have been made since they started.
+  void StartWaiting();
+  // A launch of the program's own NCCL cannot be followed: the run ends.
+  Prepared CannotFollow(pid_t process, const std::string& symbol, const std::string& why);
 
   const Options options_;
   Payload payload_;
@@ -80,6 +106,8 @@ class NcclRuntime : public SharedWork {
   absl::flat_hash_map<uint64_t, size_t> markers_;  // bytes of parameters by fingerprint
   absl::flat_hash_map<uint64_t, Launch> launches_;
   uint64_t next_ = 1;
+  std::optional<NativeLibraries> libraries_;
+  NativeCommunicators natives_;
   // Entries of launches with more to come.
   std::map<std::pair<pid_t, nccl::Handle>, std::vector<nccl::Entry>> parts_;
 };

@@ -52,7 +52,7 @@ class NcclPerfTest(unittest.TestCase):
         for operation in OPERATIONS:
             for gpus in (2, 4):
                 with self.subTest(operation=operation, gpus=gpus):
-                    sizes = ("-b", "96", "-e", "1536K", "-f", "128", "-c", "1")
+                    sizes = ("-b", "96", "-e", "384K", "-f", "64", "-c", "1")
                     native = nccl_perf(True, gpus, operation, *sizes)
                     self.assertIn("NCCL version 221", native)
                     self.assertIn("Out of bounds values : 0 OK", native)
@@ -75,7 +75,7 @@ class RefusalTest(unittest.TestCase):
         status, output = run(["--gpus", "2", "--nccl", "native"], [NCCL_PERF, "all_reduce", "-g", "2", "-n", "1"],
                              {"LD_LIBRARY_PATH": libnccl(), "NCCL_P2P_DISABLE": "1"})
         self.assertNotEqual(status, 0)
-        self.assertIn("reaches rank 1 over the host's memory or a network", output)
+        self.assertRegex(output, r"rank \d reaches rank \d over the host's memory or a network")
         self.assertIn("Without --nccl native", output)
         self.assertIn("NCCL launch that cannot be decoded", output)
 
@@ -93,13 +93,6 @@ class PyTorchTest(unittest.TestCase):
         self.assertIn("rank 1: PASSED nccl_ops", output)
         self.assertNotIn("not emulated", output)
         self.assertIn("x AllReduce of 2 ranks (Ring LL)", output)
-
-    def test_groups_of_four_ranks(self):
-        status, output = self.ranks(4, NCCL_OPS, "broadcast_and_reduce", "all_to_all", "batch_of_sends", "coalesced",
-                                    "subgroups", "meshes", "graphs")
-        self.assertEqual(status, 0, output)
-        for rank in range(4):
-            self.assertIn(f"rank {rank}: PASSED nccl_ops", output)
 
     def test_ranks_that_do_not_agree(self):
         program = """

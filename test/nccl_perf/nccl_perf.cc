@@ -258,6 +258,9 @@ class Perf {
       Cuda(cuda_.SetContext(gpu.context));
       if (sent > 0) {
         Cuda(cuda_.CopyToDevice(CallOf(gpu, count, in_place).send, data.data(), data.size()));
+        // A copy from pageable memory may return before its end has arrived, and the stream waits
+        // for no other.
+        Cuda(cuda_.SynchronizeStream(nullptr));
       }
     }
     Enqueue(count, in_place);

@@ -52,7 +52,7 @@ class NcclPerfTest(unittest.TestCase):
         for operation in OPERATIONS:
             for gpus in (2, 4):
                 with self.subTest(operation=operation, gpus=gpus):
-                    sizes = ("-b", "96", "-e", "384K", "-f", "64", "-c", "1")
+                    sizes = ("-b", "96", "-e", "6M", "-f", "256", "-c", "1")
                     native = nccl_perf(True, gpus, operation, *sizes)
                     self.assertIn("NCCL version 221", native)
                     self.assertIn("Out of bounds values : 0 OK", native)

@@ -17,7 +17,8 @@ namespace phantora {
 struct FilterOptions {
   bool simulated_time = false;
   bool shared_memory = false;  // calls that depend on what memory is, see page_sharing.h
-  bool virtual_hosts = false;  // calls that tell about the machine, see host_calls.h and port_calls.h
+  bool virtual_hosts =
+      false;  // calls that tell about the machine, see host_calls.h and port_calls.h
 };
 absl::StatusOr<std::vector<sock_filter>> BuildFilter(const FilterOptions& options = {});
 

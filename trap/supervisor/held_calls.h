@@ -19,12 +19,12 @@ namespace phantora {
 
 struct HeldCall {
   pid_t process = 0, thread = 0;
-  VirtualTime since;
+  VirtualTime since = {};
   VirtualTime deadline = VirtualTime::Infinity();
-  std::unique_ptr<TimedWait> wait;
+  std::unique_ptr<TimedWait> wait = nullptr;
   // Without it, it waits for a GPU: for room in a queue of it, or reading this clock to there. Or
-  // it is served, and its answer, a value, has to wait until the others are not earlier.
-  bool for_room = false, for_others = false;
+  // it is served, and its answer, a value or EAGAIN, has to wait until the others are not earlier.
+  bool for_room = false, for_others = false, try_again = false;
   int64_t value = 0;
   int clock = 0;
   RemoteAddress clock_out{};

@@ -42,7 +42,8 @@ class NotifyListener {
   // the call stays pending. NotFound: the caller has died.
   absl::Status Replace(uint64_t id, int target, int file);
 
-  // Installs `file` in the caller as a new descriptor (close-on-exec), while the call stays pending.
+  // Installs `file` in the caller as a new descriptor (close-on-exec), while the call stays
+  // pending.
   absl::StatusOr<int> AddDescriptor(uint64_t id, int file);
 
   bool StillPending(uint64_t id);

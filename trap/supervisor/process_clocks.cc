@@ -21,6 +21,8 @@ constexpr VirtualTime kStart = VirtualTime::FromNanoseconds(10'000'000'000'000);
 // Where processor time does not count, a clock read of such a loop takes as long as a turn
 // of it in Python.
 constexpr VirtualSpan kTurnOfWait = VirtualSpan::Microseconds(1);
+// Of a process that makes threads without end.
+constexpr size_t kMostFruitless = 1 << 16;
 // Of a loop that waits for time to pass, where processor time counts.
 constexpr VirtualSpan kLongestTurn = VirtualSpan::Microseconds(50);
 // By how much a thread may have read a later time than its process has.
@@ -164,8 +166,11 @@ VirtualTime ProcessClocks::SeenBy(const Process& process, pid_t thread) {
   return shown == process.shown.end() ? process.now : std::max(process.now, shown->second);
 }
 
-void ProcessClocks::ChargeFruitless(Process& process) {
-  if (++process.fruitless > kReadsOfWait) process.now = process.now + kTurnOfWait;
+bool ProcessClocks::ChargeFruitless(Process& process, pid_t thread) {
+  if (process.fruitless.size() > kMostFruitless) process.fruitless.clear();
+  if (++process.fruitless[thread] <= kReadsOfWait) return false;
+  process.now = process.now + kTurnOfWait;
+  return true;
 }
 
 int ProcessClocks::Submit(Process& process, pid_t id, VirtualTime from) {

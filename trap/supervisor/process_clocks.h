@@ -58,7 +58,8 @@ class ProcessClocks {
     bool seen = false;              // its GPUs have done something that these may wait for
     bool waits_for_others = false;  // its GPUs have work that ends when others do something
     std::vector<pid_t> children;
-    uint32_t fruitless = 0;     // calls since one has waited; see ChargeFruitless()
+    // Calls of each thread since it has waited; see ChargeFruitless().
+    absl::flat_hash_map<pid_t, uint32_t> fruitless;
     int submissions = 0;        // found when a thread of it stopped last
     uint32_t driver_calls = 0;  // in a row, by this thread
     pid_t last_driver_caller = 0;
@@ -133,9 +134,11 @@ class ProcessClocks {
   // run. So libcuda's own threads are passed over: what they do is free, and does not lead
   // to what others have submitted.
   bool PassesOver(Process& process, pid_t thread);
-  // For a call that comes to nothing at once. How many there are may depend on how threads
-  // happen to run, so only a loop of them takes time.
-  void ChargeFruitless(Process& process);
+  // For a call of the thread that comes to nothing at once. How many there are may depend on how
+  // threads happen to run, so only a loop of them takes time, whatever other threads do meanwhile
+  // (NCCL accepts connections in a loop while its caller sleeps for a microsecond at a time).
+  // Returns whether it is one.
+  static bool ChargeFruitless(Process& process, pid_t thread);
   // Returns the number of new submissions.
   int Submit(Process& process, pid_t id, VirtualTime from);
   // Has anybody submitted work that has not been found yet?

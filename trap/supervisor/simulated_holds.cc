@@ -55,7 +55,7 @@ void SimulatedTime::HoldOrAnswer(const seccomp_notif& notification, pid_t id, in
       listener.ReplyContinue(notification.id);
       return;
     case TimedWait::Verdict::kInvalid:
-      clocks_.ChargeFruitless(process);
+      clocks_.ChargeFruitless(process, thread);
       Runs(thread, id);
       listener.ReplyError(notification.id, wait->error());
       return;
@@ -67,7 +67,7 @@ void SimulatedTime::HoldOrAnswer(const seccomp_notif& notification, pid_t id, in
   held.thread = thread;
   held.deadline = wait->deadline();
   if (held.deadline <= process.now && !wait->is_clock()) {
-    clocks_.ChargeFruitless(process);
+    clocks_.ChargeFruitless(process, thread);
     held.deadline = process.now;
   }
   held.wait = std::move(wait);
@@ -81,7 +81,11 @@ void SimulatedTime::AnswerHeld(HeldCalls::Calls::iterator call, NotifyListener& 
   quiet_ = false;
   Runs(held.thread, held.process);
   Log(held, "goes on:");
-  listener.ReplyValue(id, held.value);
+  if (held.try_again) {
+    listener.ReplyError(id, EAGAIN);
+  } else {
+    listener.ReplyValue(id, held.value);
+  }
 }
 
 bool SimulatedTime::HoldsAnswer(const seccomp_notif& notification, pid_t id, int64_t value) {
@@ -93,14 +97,16 @@ bool SimulatedTime::HoldsAnswer(const seccomp_notif& notification, pid_t id, int
   if (++process.driver_calls <= ProcessClocks::kReadsOfWait || NextThing() > process.now) {
     return false;
   }
-  HeldCall held;
-  held.process = id;
-  held.thread = thread;
-  held.for_others = true;
-  held.value = value;
+  HoldForOthers(notification, process, {.for_others = true, .value = value});
+  return true;
+}
+
+void SimulatedTime::HoldForOthers(const seccomp_notif& notification, Process& process,
+                                  HeldCall held) {
+  held.process = process.id;
+  held.thread = static_cast<pid_t>(notification.pid);
   held.since = held.deadline = process.now;
   Hold(notification.id, std::move(held));
-  return true;
 }
 
 void SimulatedTime::LetRoomWaitersGo(NotifyListener& listener) {
@@ -137,7 +143,10 @@ void SimulatedTime::Log(const HeldCall& held, const char* what) {
 void SimulatedTime::Hold(uint64_t id, HeldCall held) {
   ++counters_.waits;
   Process& process = clocks_.Of(held.process);
-  if (held.deadline > process.now) process.fruitless = process.driver_calls = 0;
+  if (held.deadline > process.now) {
+    process.fruitless.erase(held.thread);
+    process.driver_calls = 0;
+  }
   Log(held, "begins");
   held_.Add(id, std::move(held));
 }

@@ -130,6 +130,8 @@ class SimulatedTime {
   void LetGpuWaitersGo(pid_t process, NotifyListener& listener);
   // Answers a call that waits for room or for others.
   void AnswerHeld(HeldCalls::Calls::iterator call, NotifyListener& listener);
+  // Until no process is earlier.
+  void HoldForOthers(const seccomp_notif& notification, Process& process, HeldCall held);
   // Those that waited for room in a queue of their GPUs, and have it.
   void LetRoomWaitersGo(NotifyListener& listener);
   // Those for whom something has happened, or nothing more will by itself.
@@ -182,7 +184,7 @@ class SimulatedTime {
   // Who forked and has not been seen blocked since: the child may not have been there yet when
   // processes_ was found.
   absl::flat_hash_set<pid_t> forkers_;
-  pid_t stopped_ = 0;   // the process that made the last call
+  pid_t stopped_ = 0;  // the process that made the last call
   // Everybody is blocked, but perhaps sole_runner_, a waiter for a GPU that was let go
   // and has not been seen to do anything but wait.
   bool quiet_ = false;

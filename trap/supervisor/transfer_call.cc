@@ -87,7 +87,8 @@ std::optional<TransferCall> TransferCall::Parse(const seccomp_notif& notificatio
     default:
       return std::nullopt;
   }
-  call.dont_wait = (flags & (MSG_DONTWAIT | MSG_ERRQUEUE)) != 0;
+  call.error_queue = (flags & MSG_ERRQUEUE) != 0;
+  call.dont_wait = call.error_queue || (flags & MSG_DONTWAIT) != 0;
   return call;
 }
 

@@ -19,9 +19,10 @@ struct TransferCall {
 
   Kind kind;
   int descriptor;
-  uint64_t bytes = 0;      // asked for
-  bool dont_wait = false;  // MSG_DONTWAIT
-  bool on_files = false;   // could be of any descriptor, not only a socket
+  uint64_t bytes = 0;        // asked for
+  bool error_queue = false;  // MSG_ERRQUEUE
+  bool dont_wait = false;    // that, or MSG_DONTWAIT
+  bool on_files = false;     // could be of any descriptor, not only a socket
 };
 
 }  // namespace phantora

@@ -94,6 +94,11 @@ class PyTorchTest(unittest.TestCase):
         self.assertNotIn("not emulated", output)
         self.assertIn("x AllReduce of 2 ranks (Ring LL)", output)
 
+    def test_four_ranks(self):
+        status, output = self.ranks(4, NCCL_OPS, "all_reduce_operations")
+        self.assertEqual(status, 0, output)
+        self.assertEqual(len(re.findall(r"rank \d: PASSED nccl_ops", output)), 4, output)
+
     def test_ranks_that_do_not_agree(self):
         program = """
 import os, torch, torch.distributed as dist

@@ -37,42 +37,46 @@ TRACEES="init_attributes context memcpy memset module_launch streams_events grap
 
 bundle() {
   root=$(dirname "$HERE") bin=$(dirname "$HERE")/bazel-bin
-  mkdir -p "$OUT/bin" "$OUT/lib" || exit 1
-  for program in $PROGRAMS; do install -m 755 "$bin/tools/$program" "$OUT/bin/" || exit 1; done
+  mkdir -p "$OUT/bin" "$OUT/lib" "$OUT/real" || exit 1
   for program in $TRACEES; do install -m 755 "$bin/test/tracees/$program" "$OUT/bin/" || exit 1; done
-  chmod u+w "$OUT"/bin/*
-  strip "$OUT"/bin/*
-  # With the C library: the other machine's may be older.
-  for program in "$OUT"/bin/*; do
-    ldd "$program" | sed -n 's/.*=> \(\/[^ ]*\).*/\1/p; s/^[[:space:]]*\(\/[^ ]*ld-linux[^ ]*\).*/\1/p'
+  # With the C library: the other machine's may be older. What libcuda needs of it is there, too.
+  loader=ld-linux-x86-64.so.2
+  for program in $PROGRAMS; do
+    install -m 755 "$bin/tools/$program" "$OUT/real/" || exit 1
+    ldd "$OUT/real/$program" | sed -n 's/.*=> \(\/[^ ]*\).*/\1/p; s/^[[:space:]]*\(\/[^ ]*ld-linux[^ ]*\).*/\1/p'
+    cat >"$OUT/bin/$program" <<END
+#!/bin/sh
+here=\$(cd "\$(dirname "\$0")/.." && pwd)
+exec "\$here/lib/$loader" --library-path "\$here/lib\${LD_LIBRARY_PATH:+:\$LD_LIBRARY_PATH}" "\$here/real/$program" "\$@"
+END
+    chmod 755 "$OUT/bin/$program"
   done | sort -u | while read -r library; do install -m 755 "$library" "$OUT/lib/"; done
+  for library in libdl.so.2 libpthread.so.0 librt.so.1 libm.so.6; do
+    install -m 755 "/lib/x86_64-linux-gnu/$library" "$OUT/lib/" || exit 1
+  done
+  chmod u+w "$OUT"/bin/* "$OUT"/real/*
+  for program in $TRACEES; do strip "$OUT/bin/$program"; done
+  strip "$OUT"/real/*
   install -m 755 "$HERE/real_gpu.sh" "$HERE/phantora_bench.py" "$OUT/"
-  install -m 644 "$root/test/programs/model_step.py" "$OUT/"
+  install -m 644 "$root/test/programs/model_step.py" "$root/test/programs/resnet50.py" "$OUT/"
   du -sh "$OUT"
 }
 
-# Runs a program of the bundle with the bundle's libraries, or of the build tree with the system's.
+path_of() {  # a program of the bundle, or of the build tree
+  if [ -d "$HERE/real" ]; then
+    echo "$HERE/bin/$1"
+  else
+    case $1 in phantora-*) echo "$(dirname "$HERE")/bazel-bin/tools/$1" ;; *) echo "$(dirname "$HERE")/bazel-bin/test/tracees/$1" ;; esac
+  fi
+}
 own() {
   program=$1
   shift
-  if [ -d "$HERE/lib" ]; then
-    set -- "$HERE/lib/ld-linux-x86-64.so.2" --library-path "$HERE/lib" "$HERE/bin/$program" "$@"
-  else
-    case $program in phantora-*) folder=tools ;; *) folder=test/tracees ;; esac
-    set -- "$(dirname "$HERE")/bazel-bin/$folder/$program" "$@"
-  fi
-  "$@"
+  "$(path_of "$program")" "$@"
 }
 # A command line that has the real GPU, or the one that stands for it. Arguments are words without spaces.
 real() {
   if [ -n "$EMULATED" ]; then own phantora-run --no-status --gpu "$GPU" --host-time "${HOST_TIME:-real}" -- "$@"; else "$@"; fi
-}
-words() {  # of a program of the bundle, to be started by another program
-  if [ -d "$HERE/lib" ]; then
-    echo "$HERE/lib/ld-linux-x86-64.so.2 --library-path $HERE/lib $HERE/bin/$1"
-  else
-    case $1 in phantora-*) echo "$(dirname "$HERE")/bazel-bin/tools/$1" ;; *) echo "$(dirname "$HERE")/bazel-bin/test/tracees/$1" ;; esac
-  fi
 }
 program_file() {  # of Python
   if [ -f "$HERE/$1" ]; then echo "$HERE/$1"; else echo "$(dirname "$HERE")/test/programs/$1"; fi
@@ -101,11 +105,11 @@ try() {
 }
 
 record() {
-  recorder=$(words phantora-record)
+  recorder=$(path_of phantora-record)
   # One recording of all programs, so that a personality can be made of it.
   {
     echo 'nvidia-smi -q; nvidia-smi; nvidia-smi topo -m'
-    for program in $TRACEES; do words "$program"; done
+    for program in $TRACEES; do path_of "$program"; done
   } >"$WORK/programs.sh"
   # shellcheck disable=SC2086  # words
   try "recording of nvidia-smi and driver programs" 200 real $recorder driver -o "$OUT/driver.txt" -- sh "$WORK/programs.sh"
@@ -115,7 +119,7 @@ record() {
   # What the emulated driver makes of this machine's libraries.
   for program in $TRACEES; do
     # shellcheck disable=SC2046
-    try "emulated, with this machine's driver library: $program" 60 own phantora-run --force-driver-abi --gpu "$GPU" -- $(words "$program")
+    try "emulated, with this machine's driver library: $program" 60 own phantora-run --force-driver-abi --gpu "$GPU" -- $(path_of "$program")
   done
   try "emulated, with this machine's driver library: a training step" 120 own phantora-run --no-status --force-driver-abi --gpu "$GPU" -- "$PYTHON" "$(program_file model_step.py)" gpt2-124m --steps 2
 }
@@ -139,7 +143,7 @@ steps() {
   for model in $models; do
     [ -s "$WORK/$model.missing" ] || continue
     # shellcheck disable=SC2046
-    try "$model, its kernels" 90 real $(words phantora-profile) "$WORK/$model.missing" -o "$WORK/$model.rows" --results "$WORK/$model.results" --worker "$(words phantora-profile) worker" ||
+    try "$model, its kernels" 90 real $(path_of phantora-profile) "$WORK/$model.missing" -o "$WORK/$model.rows" --results "$WORK/$model.results" --worker "setarch x86_64 -R -L $(path_of phantora-profile) worker" ||
       continue
     sed 's/^/    /' "$SAID" | tail -n 1 >>"$OUT/log.txt"
     cat "$WORK/$model.results" >>"$OUT/kernels.jsonl"

@@ -15,6 +15,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from resnet50 import resnet50
+
 
 class Attention(nn.Module):
     def __init__(self, width, heads, kv_heads=None, causal=True, bias=True):
@@ -114,32 +116,6 @@ class VisionTransformer(nn.Module):
     def forward(self, images):
         x = self.patches(images).flatten(2).transpose(1, 2) + self.positions
         return self.head(self.norm(self.blocks(x)).mean(1))
-
-
-class Bottleneck(nn.Module):
-    def __init__(self, channels, width, outputs, stride):
-        super().__init__()
-        self.body = nn.Sequential(
-            nn.Conv2d(channels, width, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(),
-            nn.Conv2d(width, width, 3, stride, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(),
-            nn.Conv2d(width, outputs, 1, bias=False), nn.BatchNorm2d(outputs))
-        self.shortcut = nn.Identity()
-        if channels != outputs or stride != 1:
-            self.shortcut = nn.Sequential(nn.Conv2d(channels, outputs, 1, stride, bias=False),
-                                          nn.BatchNorm2d(outputs))
-
-    def forward(self, x):
-        return torch.relu(self.body(x) + self.shortcut(x))
-
-
-def resnet50():
-    layers, channels = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(),
-                        nn.MaxPool2d(3, 2, 1)], 64
-    for blocks, width, stride in ((3, 64, 1), (4, 128, 2), (6, 256, 2), (3, 512, 2)):
-        for block in range(blocks):
-            layers.append(Bottleneck(channels, width, 4 * width, stride if block == 0 else 1))
-            channels = 4 * width
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2048, 1000))
 
 
 class Residual(nn.Module):

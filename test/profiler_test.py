@@ -116,6 +116,8 @@ class ProfilerTest(unittest.TestCase):
                       "there is no NVIDIA driver here")
         self.assertIn("cannot read", run([PHANTORA_RUN, "--rows", "/nowhere", "--", "true"],
                                          status=125))
+        self.assertIn("uses no measured prices", run(
+            [PHANTORA_RUN, "--model-only", "--rows", self.rows, "--", "true"], status=125))
         self.assertIn("not built", run([PHANTORA_RUN, "--execute", "gpu", "--", "true"],
                                        status=125))
 

@@ -175,6 +175,12 @@ int main(int argc, char** argv) {
                  options.command[0].c_str());
     return 125;
   }
+  if (!options.measured_rows && (!options.missing.rows.empty() || options.missing.measure)) {
+    std::fputs(
+        "phantora-run: --model-only uses no measured prices, as --rows and --gpu-profiler ask\n",
+        stderr);
+    return 125;
+  }
   if (execute == "gpu") {
     std::fputs(
         "phantora-run: --execute gpu is not built: kernels' results are not computed "

@@ -67,19 +67,24 @@ absl::StatusOr<std::unique_ptr<LineProcess>> LineProcess::Start(
 
 LineProcess::~LineProcess() {
   socket_.reset();
-  const auto deadline = Clock::now() + kToEnd;
-  while (process_ != 0 && Clock::now() < deadline) {
-    if (waitpid(process_, nullptr, WNOHANG) != 0) process_ = 0;
-    if (process_ != 0) std::this_thread::sleep_for(kLookEvery);
-  }
+  WaitToEnd();
   Kill();
 }
 
 void LineProcess::Kill() {
   if (process_ == 0) return;
   kill(process_, SIGKILL);
-  waitpid(process_, nullptr, 0);
+  // One that hangs in the driver cannot die, and is left behind.
+  WaitToEnd();
   process_ = 0;
+}
+
+void LineProcess::WaitToEnd() {
+  const auto deadline = Clock::now() + kToEnd;
+  while (process_ != 0 && Clock::now() < deadline) {
+    if (waitpid(process_, nullptr, WNOHANG) != 0) process_ = 0;
+    if (process_ != 0) std::this_thread::sleep_for(kLookEvery);
+  }
 }
 
 absl::Status LineProcess::Send(const std::string& line, std::chrono::milliseconds timeout) {

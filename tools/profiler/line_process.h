@@ -37,6 +37,7 @@ class LineProcess {
  private:
   LineProcess(pid_t process, UniqueFd socket) : process_(process), socket_(std::move(socket)) {}
   absl::Status HowItEnded();
+  void WaitToEnd();  // for two seconds
 
   pid_t process_;  // 0 once it has been waited for
   UniqueFd socket_;

@@ -35,6 +35,7 @@ def digest(buffer):
 
 def main():
     torch.zeros(1, device="cuda")
+    assert os.environ["PYTHONHASHSEED"] == "0"  # or their heaps would differ
     most = own_memory() + OWN + MAPPED + (SAME + ZEROS) // 4
     # One that waits without an end.
     threading.Thread(target=threading.Event().wait, daemon=True).start()
@@ -56,6 +57,17 @@ def main():
     assert own_now < most, (own_now / MIB, most / MIB)
     assert [digest(buffer) for buffer in (same, zeros, own, mapped)] == expected
 
+    # A child has what its parent shares.
+    child = os.fork()
+    if child == 0:
+        try:
+            mapped.madvise(mmap.MADV_DONTNEED)
+            kept = not any(mapped[i] for i in range(0, MAPPED, 997))
+        except OSError:
+            kept = digest(mapped) == expected[3]
+        os._exit(0 if kept and digest(same) == expected[0] else 1)
+    assert os.waitpid(child, 0)[1] == 0
+
     # Everybody writes something else to the same places.
     for page in range(0, SAME, 97 * PAGE):
         same[page + 100:page + 108] = (page + RANK).to_bytes(8, "little")
@@ -65,6 +77,11 @@ def main():
         assert same[page + 100:page + 108] == (page + RANK).to_bytes(8, "little")
         assert same[page + 108:page + 200] == pattern[(page + 108) % len(pattern):][:92]
         assert zeros[page // 2 + 5] == RANK + 1
+
+    # What was written is shared anew once it is the same.
+    for page in range(0, SAME, 97 * PAGE):
+        same[page + 100:page + 108] = pattern[(page + 100) % len(pattern):][:8]
+    assert digest(same) == expected[0]
 
     # Memory that is given back is zero when it is read again, or is not given back.
     try:

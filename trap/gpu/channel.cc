@@ -68,6 +68,7 @@ void Channel::Fail(uint32_t code, GpuServices& services) {
   if (dead_) return;
   dead_ = true;
   failure_ = code;
+  ++services.failures;
   // Work under way is given up, which makes room for others.
   for (Bound& bound : subchannels_) bound.object.reset();
   TimeSource* time = config_.time != nullptr ? config_.time : services.time;

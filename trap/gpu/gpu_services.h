@@ -138,6 +138,7 @@ struct GpuServices {
   MissingLaunches* missing = nullptr;
   SharedWork* shared = nullptr;
   OrderObserver* order = nullptr;
+  uint64_t failures = 0;  // of channels, whose work is given up then
 };
 
 }  // namespace phantora

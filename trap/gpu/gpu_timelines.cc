@@ -49,6 +49,7 @@ void GpuTimelines::Prepare(Channel::Config& config) {
 void GpuTimelines::Add(std::shared_ptr<Channel> channel) {
   Timeline& timeline = Of(channel->config().process);
   timeline.channels.push_back(std::move(channel));
+  timeline.ends.reset();
 }
 
 void GpuTimelines::Remove(const Channel* channel) {
@@ -57,6 +58,7 @@ void GpuTimelines::Remove(const Channel* channel) {
   std::erase_if(it->second->channels,
                 [channel](const auto& other) { return other.get() == channel; });
   it->second->waiting_submissions.erase(channel);
+  it->second->ends.reset();
 }
 
 void GpuTimelines::ProcessDied(pid_t process) { timelines_.erase(process); }
@@ -67,13 +69,13 @@ SimulatedDevice::Submitted GpuTimelines::Submit(pid_t process, VirtualTime from,
   uint32_t count = 0;
   for (const auto& channel : timeline.channels) count += Untold(timeline, *channel);
   // What a channel waits for may be a plain store of the process.
-  const bool waited = timeline.waiting;
+  const bool waited = !timeline.waiters.empty();
   const uint64_t releases = releases_, interrupts = interrupts_;
   const auto seen = [&] { return releases_ != releases || interrupts_ != interrupts; };
   int64_t budget = kCallBudget;
   if (count == 0) {
     Run(process, timeline, to, false, budget);
-    if (waited) Settle(process, timeline, budget);
+    if (waited) LookAtWaiters(process, timeline, budget);
     return {to, 0, seen()};
   }
   const VirtualSpan step = VirtualSpan::Picoseconds((to - from).picoseconds() / (count + 1)) + each;
@@ -99,7 +101,7 @@ SimulatedDevice::Submitted GpuTimelines::Submit(pid_t process, VirtualTime from,
   }
   to = std::max(at, to);
   Run(process, timeline, to, false, budget);
-  if (waited) Settle(process, timeline, budget);
+  if (waited) LookAtWaiters(process, timeline, budget);
   return {to, revealed, seen()};
 }
 
@@ -126,20 +128,26 @@ SimulatedDevice::Queues GpuTimelines::QueuesOf(pid_t process) {
   return queues;
 }
 
+const GpuTimelines::Ends& GpuTimelines::EndsOf(const Timeline& timeline) const {
+  if (timeline.ends && timeline.ends->failures == services_->failures) return *timeline.ends;
+  Ends ends{.failures = services_->failures};
+  for (const auto& channel : timeline.channels) {
+    // What is still busy until now has been run: it does not wait for time.
+    const VirtualTime until = channel->BusyUntil();
+    if (until > timeline.clock->Now()) ends.first = std::min(ends.first, until);
+    ends.depend_on_others |= channel->Shares();
+  }
+  return timeline.ends.emplace(ends);
+}
+
 VirtualTime GpuTimelines::Next(const Timeline& timeline) const {
   if (timeline.unfinished) return timeline.clock->Now();
   const VirtualTime submitted =
       timeline.submitted.empty() ? VirtualTime::Infinity() : timeline.submitted.front().first;
   // Somebody else may have written what a channel waits for: not before he did.
-  const bool woken = timeline.waiting && timeline.settled != releases_;
+  const bool woken = !timeline.waiters.empty() && timeline.settled != releases_;
   VirtualTime next = woken ? std::max(timeline.clock->Now(), last_release_) : submitted;
-  next = std::min(next, submitted);
-  for (const auto& channel : timeline.channels) {
-    // What is still busy until now has been run: it does not wait for time.
-    const VirtualTime until = channel->BusyUntil();
-    if (until > timeline.clock->Now()) next = std::min(next, until);
-  }
-  return next;
+  return std::min({next, submitted, EndsOf(timeline).first});
 }
 
 VirtualTime GpuTimelines::NextEvent(pid_t process) {
@@ -148,9 +156,7 @@ VirtualTime GpuTimelines::NextEvent(pid_t process) {
 }
 
 bool GpuTimelines::Shares(const Timeline& timeline) const {
-  return services_->shared != nullptr &&
-         std::any_of(timeline.channels.begin(), timeline.channels.end(),
-                     [](const auto& channel) { return channel->Shares(); });
+  return services_->shared != nullptr && EndsOf(timeline).depend_on_others;
 }
 
 VirtualTime GpuTimelines::Horizon(const Timeline& timeline) const {
@@ -159,6 +165,7 @@ VirtualTime GpuTimelines::Horizon(const Timeline& timeline) const {
 
 uint32_t GpuTimelines::Untold(const Timeline& timeline, const Channel& channel) {
   const uint32_t hidden = channel.Hidden();
+  if (hidden == 0) return 0;
   auto waiting = timeline.waiting_submissions.find(&channel);
   if (waiting == timeline.waiting_submissions.end()) return hidden;
   return hidden - std::min(hidden, waiting->second);
@@ -192,7 +199,9 @@ std::vector<pid_t> GpuTimelines::Passed(VirtualTime to) {
   auto changed = services_->shared->TakeChanged();
   for (const pid_t process : changed) {
     auto it = timelines_.find(process);
-    if (it != timelines_.end()) it->second->unfinished = true;
+    if (it == timelines_.end()) continue;
+    it->second->unfinished = true;
+    it->second->ends.reset();
   }
   return changed;
 }
@@ -227,32 +236,53 @@ void GpuTimelines::Run(pid_t process, Timeline& timeline, VirtualTime to, bool s
   }
 }
 
+Channel::State GpuTimelines::Step(pid_t process, Timeline& timeline, Channel& channel, bool& worked,
+                                  int64_t& budget) {
+  Channel::State state = Channel::State::kActive;
+  while (state == Channel::State::kActive && budget > 0) {
+    const uint64_t before = channel.releases(), interrupts = channel.interrupts();
+    state = channel.Step(*services_, worked, budget);
+    interrupts_ += channel.interrupts() - interrupts;
+    if (channel.releases() != before) {
+      releases_ += channel.releases() - before;
+      last_release_ = std::max(last_release_, timeline.clock->Now());
+    }
+  }
+  if (state == Channel::State::kDead && !channel.failure_told()) Failed(process, timeline, channel);
+  return state;
+}
+
 void GpuTimelines::Settle(pid_t process, Timeline& timeline, int64_t& budget) {
   bool worked = true;
   while (worked && budget > 0) {
     worked = false;
-    timeline.waiting = false;
+    timeline.waiters.clear();
     timeline.settled = releases_;
     const auto channels = timeline.channels;  // failing ones may be removed
     for (const auto& channel : channels) {
-      Channel::State state = Channel::State::kActive;
-      while (state == Channel::State::kActive && budget > 0) {
-        const uint64_t before = channel->releases(), interrupts = channel->interrupts();
-        state = channel->Step(*services_, worked, budget);
-        interrupts_ += channel->interrupts() - interrupts;
-        if (channel->releases() != before) {
-          releases_ += channel->releases() - before;
-          last_release_ = std::max(last_release_, timeline.clock->Now());
-        }
+      const Channel::State state = Step(process, timeline, *channel, worked, budget);
+      if (state == Channel::State::kWaiting && !channel->Busy()) {
+        timeline.waiters.push_back(channel);
       }
-      if (state == Channel::State::kDead && !channel->failure_told()) {
-        Failed(process, timeline, *channel);
-      }
-      if (state == Channel::State::kWaiting && !channel->Busy()) timeline.waiting = true;
     }
   }
+  timeline.ends.reset();
   // Without budget, some may not have been looked at.
   timeline.unfinished = worked || budget <= 0;
+}
+
+void GpuTimelines::LookAtWaiters(pid_t process, Timeline& timeline, int64_t& budget) {
+  timeline.settled = releases_;
+  const auto waiters = timeline.waiters;
+  bool worked = false;
+  for (const auto& waiter : waiters) {
+    const auto channel = waiter.lock();
+    if (channel == nullptr) continue;
+    const Channel::State state = Step(process, timeline, *channel, worked, budget);
+    worked |= state != Channel::State::kWaiting || channel->Busy();
+  }
+  // The others have nothing new.
+  if (worked || budget <= 0) Settle(process, timeline, budget);
 }
 
 void GpuTimelines::Failed(pid_t process, Timeline& timeline, const Channel& channel) {

@@ -6,6 +6,7 @@
 
 #include <deque>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -46,18 +47,27 @@ class GpuTimelines : public SimulatedDevice {
   std::vector<pid_t> Passed(VirtualTime to) override;
 
  private:
+  // Of work that is under way.
+  struct Ends {
+    VirtualTime first = VirtualTime::Infinity();
+    bool depend_on_others = false;  // some of it does, see SharedWork
+    uint64_t failures = 0;          // of channels until then
+  };
   struct Timeline {
     std::shared_ptr<ManualTimeSource> clock = std::make_shared<ManualTimeSource>();
     // By GPU and engine (kSms for the SMs); channels keep them.
     absl::flat_hash_map<std::pair<int, int64_t>, std::weak_ptr<EngineShare>> engines;
     std::vector<std::shared_ptr<Channel>> channels;
-    bool unfinished = false;  // there is more to do at this very time
-    bool waiting = false;     // some channel waits for a semaphore
-    uint64_t settled = 0;     // releases_ when it was run last
+    bool unfinished = false;                      // there is more to do at this very time
+    std::vector<std::weak_ptr<Channel>> waiters;  // for a semaphore
+    uint64_t settled = 0;                         // releases_ when it was run last
     // What was submitted at times that the timeline has not reached, since it must not run
     // ahead of that work; and how much of that each channel has.
     std::deque<std::pair<VirtualTime, std::weak_ptr<Channel>>> submitted;
     absl::flat_hash_map<const Channel*, uint32_t> waiting_submissions;
+    // Until a channel makes a step or fails, or the shared work goes on: a process has dozens of
+    // channels, and is asked for its next event whenever any process does something.
+    mutable std::optional<Ends> ends;
   };
 
   Timeline& Of(pid_t process);
@@ -66,8 +76,13 @@ class GpuTimelines : public SimulatedDevice {
   void Run(pid_t process, Timeline& timeline, VirtualTime to, bool stop_when_seen, int64_t& budget);
   // Does all that can be done at the present time of `timeline`, within the budget.
   void Settle(pid_t process, Timeline& timeline, int64_t& budget);
+  // The same where nothing but what they wait for can have changed.
+  void LookAtWaiters(pid_t process, Timeline& timeline, int64_t& budget);
+  Channel::State Step(pid_t process, Timeline& timeline, Channel& channel, bool& worked,
+                      int64_t& budget);
   void Failed(pid_t process, Timeline& timeline, const Channel& channel);
   VirtualTime Next(const Timeline& timeline) const;
+  const Ends& EndsOf(const Timeline& timeline) const;
   // Is work under way whose end depends on other processes?
   bool Shares(const Timeline& timeline) const;
   // How far it may run.

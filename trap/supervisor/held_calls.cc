@@ -25,7 +25,6 @@ void HeldCalls::Add(uint64_t id, HeldCall call) {
   room_waiters_ += call.for_room;
   if (call.for_gpu()) ++gpu_waiters_[call.process];
   if (call.wait != nullptr) {
-    if (call.wait->is_polled()) ++polled_;
     if (const int descriptor = call.wait->watched(); descriptor >= 0) {
       epoll_event event{};
       event.events = EPOLLIN;
@@ -36,7 +35,10 @@ void HeldCalls::Add(uint64_t id, HeldCall call) {
       all_copies_ += call.wait->copies() + 1;
     }
   }
-  calls_.emplace(id, std::move(call));
+  const auto added = calls_.emplace(id, std::move(call)).first;
+  const HeldCall& held = added->second;
+  if (held.wait != nullptr && held.wait->is_polled())
+    polled_.emplace(std::pair(held.process, id), added);
 }
 
 HeldCall HeldCalls::Take(Calls::iterator it) {
@@ -48,7 +50,7 @@ HeldCall HeldCalls::Take(Calls::iterator it) {
   room_waiters_ -= call.for_room;
   if (call.for_gpu() && --gpu_waiters_[call.process] == 0) gpu_waiters_.erase(call.process);
   if (call.wait != nullptr) {
-    if (call.wait->is_polled()) --polled_;
+    polled_.erase({call.process, it->first});
     if (call.wait->watched() >= 0) {
       watched_.erase(call.wait->watched());
       all_copies_ -= call.wait->copies() + 1;
@@ -73,6 +75,12 @@ size_t HeldCalls::copies_left(pid_t process) const {
   return used < most && all_copies_ < most_copies_
              ? std::min(most - used, most_copies_ - all_copies_)
              : 0;
+}
+
+std::pair<HeldCalls::Polled::const_iterator, HeldCalls::Polled::const_iterator> HeldCalls::PolledOf(
+    pid_t process) const {
+  if (process == 0) return {polled_.begin(), polled_.end()};
+  return {polled_.lower_bound({process, 0}), polled_.lower_bound({process + 1, 0})};
 }
 
 HeldCalls::Calls::iterator HeldCalls::Watching(int descriptor, bool* known) {

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -36,6 +37,7 @@ struct HeldCall {
 class HeldCalls {
  public:
   using Calls = std::map<uint64_t, HeldCall>;  // by notification id
+  using Polled = std::map<std::pair<pid_t, uint64_t>, Calls::iterator>;
 
   // `epoll` gets the descriptors that calls wait for.
   explicit HeldCalls(int epoll);
@@ -46,12 +48,17 @@ class HeldCalls {
   const Calls& all() const { return calls_; }
   Calls::iterator begin() { return calls_.begin(); }
   Calls::iterator end() { return calls_.end(); }
+  Calls::iterator Find(uint64_t id) { return calls_.find(id); }
   bool empty() const { return calls_.empty(); }
   bool HoldsThread(pid_t thread) const { return threads_.contains(thread); }
   // How many threads of the process wait for its GPUs.
   int gpu_waiters(pid_t process) const;
-  int polled() const { return polled_; }
   int room_waiters() const { return room_waiters_; }
+
+  size_t polled() const { return polled_.size(); }
+  // Calls of `process` (0: of all, one process after another) whose end is found by looking at
+  // memory.
+  std::pair<Polled::const_iterator, Polled::const_iterator> PolledOf(pid_t process) const;
 
   // The call that waits for `descriptor`; end() for none. `known`: there was one.
   Calls::iterator Watching(int descriptor, bool* known);
@@ -69,7 +76,7 @@ class HeldCalls {
   absl::flat_hash_map<int, uint64_t> watched_;  // descriptor -> call
   absl::flat_hash_map<pid_t, int> gpu_waiters_;
   int room_waiters_ = 0;
-  int polled_ = 0;  // calls whose end is found by looking at memory
+  Polled polled_;  // by process and notification id
   absl::flat_hash_map<pid_t, size_t> copies_;
   size_t all_copies_ = 0, most_copies_ = 0;
 };

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <fstream>
 #include <utility>
 
@@ -21,24 +22,28 @@
 namespace phantora {
 namespace {
 
-// Memory that a process must have got, or others given to the pool, before it is looked at again: a
-// look takes a second for two gigabytes.
-constexpr uint64_t kWorthWhile = (96 << 20) / kPageBytes;
+// Pages that a process must have got, or others given to the pool, before it is looked at again: no
+// less than this part of what it has of its own. A look takes a second for two gigabytes.
+constexpr uint64_t kWorthWhileShare = 2, kWorthWhile = (64 << 20) / kPageBytes;
 constexpr int64_t kLookEvery = 1'000'000'000;  // ns of real time
 // With less than this part of the machine's memory left, ranks that go on would use it up before
-// their turn comes: then a quarter of that is worth a look, and nobody is served meanwhile.
-constexpr uint64_t kUrgentShare = 2, kWorthWhileNow = kWorthWhile / 4;
+// their turn comes: then less is worth a look, and nobody is served meanwhile.
+constexpr uint64_t kUrgentShare = 3, kWorthWhileNow = (24 << 20) / kPageBytes;
 // After one that could not be stopped, which may have kept everybody waiting for half a second.
 constexpr int64_t kTryAgain = 10'000'000'000;
 // A mapping that has less than this part of itself in memory is left alone: programs reserve
 // terabytes, and each page's place has to be looked at.
 constexpr uint64_t kSparse = 64;
-// Pages: shorter runs would cost a mapping each, of which a process may have 65,530.
-constexpr uint64_t kShortestRun = 8;
-constexpr size_t kMostRuns = 4096, kMostMappings = 40'000;
+// Pages. A shorter run costs more, as mappings and in looks at them, than it saves; zeros have the
+// mapping of what surrounds them, and a sixth of a rank of PyTorch is zeros in runs of two. A run
+// may cost two mappings, of which a process may have 65,530: the longest come first.
+constexpr uint64_t kShortestRun = 4, kShortestZeros = 2;
+constexpr size_t kMostMappings = 40'000;
 constexpr uint64_t kSmallestMapping = 64 << 10;
 constexpr uint64_t kBatch = 256;  // pages read at a time
-constexpr uint64_t kPresent = uint64_t{1} << 63, kSwapped = uint64_t{1} << 62;  // pagemap
+// Of pagemap. What a process has written to since it was shared is not the file's.
+constexpr uint64_t kPresent = uint64_t{1} << 63, kSwapped = uint64_t{1} << 62,
+                   kOfFile = uint64_t{1} << 61;
 
 int64_t Now() {
   timespec now{};
@@ -67,7 +72,10 @@ struct Mapping {
   unsigned long anonymous_kib = 0;
   bool eligible = false;
 
-  bool is_sparse() const { return (end - begin) / 1024 / kSparse > anonymous_kib; }
+  bool is_worth_while() const {
+    return anonymous_kib * 1024 >= kShortestZeros * kPageBytes &&
+           anonymous_kib >= (end - begin) / 1024 / kSparse;
+  }
 
   static bool Parse(const std::string& line, Mapping& mapping) {
     char access[8] = {}, name[128] = {};
@@ -77,8 +85,10 @@ struct Mapping {
     if (fields < 4) return false;
     // Stacks and the like have names.
     const bool is_heap = strcmp(name, "[heap]") == 0;
-    mapping.eligible = strcmp(access, "rw-p") == 0 && inode == 0 && (fields == 4 || is_heap) &&
-                       mapping.end - mapping.begin >= kSmallestMapping;
+    const bool is_large = mapping.end - mapping.begin >= kSmallestMapping;
+    const bool is_anonymous = inode == 0 && (fields == 4 || is_heap) && is_large;
+    const bool is_pool = strstr(name, PagePool::kName) != nullptr;
+    mapping.eligible = strcmp(access, "rw-p") == 0 && (is_anonymous || is_pool);
     return true;
   }
 };
@@ -99,6 +109,7 @@ absl::StatusOr<std::unique_ptr<PageSharing>> PageSharing::Create() {
   if (!pool.ok()) return pool.status();
   std::unique_ptr<PageSharing> sharing(new PageSharing());
   sharing->pool_ = *std::move(pool);
+  sharing->bytes_.resize(kBatch * kPageBytes);
   return sharing;
 }
 
@@ -117,12 +128,13 @@ bool PageSharing::Wants(pid_t id, bool urgent) {
   Process& process = processes_[id];
   const int64_t now = Now();
   if (now < process.next_try_ns) return false;
-  const uint64_t own = AnonymousPages(id);
-  if (urgent) return own >= process.own + kWorthWhileNow;
-  if (now < process.next_look_ns) return false;
+  if (!urgent && now < process.next_look_ns) return false;
   process.next_look_ns = now + kLookEvery;
-  return own >= process.own + kWorthWhile ||
-         (own >= kWorthWhile && pool_->pages() >= process.pool + kWorthWhile);
+  const uint64_t own = AnonymousPages(id);
+  const uint64_t worth_while =
+      std::max(urgent ? kWorthWhileNow : kWorthWhile, process.own / kWorthWhileShare);
+  return own >= process.own + worth_while ||
+         (own >= worth_while && pool_->pages() >= process.pool + worth_while);
 }
 
 void PageSharing::FindRunsIn(pid_t process, int pagemap, uint64_t begin, uint64_t end,
@@ -130,11 +142,11 @@ void PageSharing::FindRunsIn(pid_t process, int pagemap, uint64_t begin, uint64_
   const RemoteMemory memory(process);
   Run run;
   const auto finish = [&] {
-    if (run.pages >= kShortestRun && runs.size() < kMostRuns) runs.push_back(run);
+    if (run.pages >= (run.number == kZeros ? kShortestZeros : kShortestRun)) runs.push_back(run);
     run = Run();
   };
-  std::vector<uint8_t> bytes(kBatch * kPageBytes);
-  std::vector<uint64_t> present(kBatch);
+  std::vector<uint8_t>& bytes = bytes_;
+  std::array<uint64_t, kBatch> present;
   for (uint64_t at = begin; at < end; at += kBatch * kPageBytes) {
     const uint64_t count = std::min(kBatch, (end - at) / kPageBytes);
     const auto wanted = static_cast<ssize_t>(count * sizeof(uint64_t));
@@ -144,7 +156,7 @@ void PageSharing::FindRunsIn(pid_t process, int pagemap, uint64_t begin, uint64_
     }
     for (uint64_t i = 0; i < count;) {
       const auto is_there = [&](uint64_t page) {
-        return (present[page] & kPresent) != 0 && (present[page] & kSwapped) == 0;
+        return (present[page] & (kPresent | kSwapped | kOfFile)) == kPresent;
       };
       if (!is_there(i)) {
         finish();
@@ -195,7 +207,9 @@ bool PageSharing::FindRuns(pid_t process, std::vector<Run>& runs) {
   size_t mappings = 0;
   for (std::string line; std::getline(smaps, line);) {
     if (absl::StartsWith(line, "VmFlags:")) {
-      if (mapping.eligible && !HasFlags(line) && !mapping.is_sparse()) eligible.push_back(mapping);
+      if (mapping.eligible && mapping.is_worth_while() && !HasFlags(line)) {
+        eligible.push_back(mapping);
+      }
       mapping = Mapping();
     } else if (absl::StartsWith(line, "Anonymous:")) {
       sscanf(line.c_str(), "Anonymous: %lu", &mapping.anonymous_kib);
@@ -203,9 +217,14 @@ bool PageSharing::FindRuns(pid_t process, std::vector<Run>& runs) {
       mappings += Mapping::Parse(line, mapping) ? 1 : 0;
     }
   }
-  if (mappings + 2 * kMostRuns > kMostMappings) return false;
   for (const Mapping& each : eligible) {
     FindRunsIn(process, pagemap.get(), each.begin, each.end, runs);
+  }
+  const size_t most = mappings < kMostMappings ? (kMostMappings - mappings) / 2 : 0;
+  if (runs.size() > most) {
+    std::nth_element(runs.begin(), runs.begin() + static_cast<ptrdiff_t>(most), runs.end(),
+                     [](const Run& a, const Run& b) { return a.pages > b.pages; });
+    runs.resize(most);
   }
   return true;
 }
@@ -242,30 +261,49 @@ bool PageSharing::Share(pid_t id, uint64_t call, NotifyListener& listener,
     process.shared += run.pages;
   }
   stopped->Call(SYS_close, {file, 0, 0, 0, 0, 0});
+  ReadShared(id, process);
   process.own = AnonymousPages(id);
   process.pool = pool_->pages();
   return done;
 }
 
-bool PageSharing::IsShared(pid_t process, uint64_t begin, uint64_t end) {
+void PageSharing::ReadShared(pid_t id, Process& process) {
   char path[64];
-  snprintf(path, sizeof path, "/proc/%d/maps", process);
+  snprintf(path, sizeof path, "/proc/%d/maps", id);
   std::ifstream maps(path);
+  process.mapped.clear();
   for (std::string line; std::getline(maps, line);) {
-    unsigned long from = 0, to = 0;
-    if (sscanf(line.c_str(), "%lx-%lx", &from, &to) != 2 || from >= end || to <= begin) continue;
-    if (absl::StrContains(line, PagePool::kName)) return true;
+    if (!absl::StrContains(line, PagePool::kName)) continue;
+    unsigned long begin = 0, end = 0;
+    if (sscanf(line.c_str(), "%lx-%lx", &begin, &end) == 2) process.mapped.push_back({begin, end});
   }
-  return false;
+  process.is_known = true;
 }
 
-bool PageSharing::Serve(const seccomp_notif& notification, NotifyListener& listener) {
+bool PageSharing::MayShare(const Process& process, uint64_t begin, uint64_t end) {
+  const auto after =
+      std::lower_bound(process.mapped.begin(), process.mapped.end(), begin,
+                       [](const Range& range, uint64_t at) { return range.end <= at; });
+  return after != process.mapped.end() && after->begin < end;
+}
+
+bool PageSharing::Shares(pid_t id, uint64_t begin, uint64_t end) {
+  Process& process = processes_[id];
+  // A child begins with what its parent shared.
+  if (!process.is_known) ReadShared(id, process);
+  if (!MayShare(process, begin, end)) return false;
+  ReadShared(id, process);  // it may have been unmapped since
+  return MayShare(process, begin, end);
+}
+
+bool PageSharing::Serve(const seccomp_notif& notification, pid_t process,
+                        NotifyListener& listener) {
   const auto& arguments = notification.data.args;
   const bool is_mremap = notification.data.nr == SYS_mremap;
   if (!is_mremap && notification.data.nr != SYS_madvise) return false;
   const uint64_t begin = arguments[0], end = begin + arguments[1];
   const bool grows = is_mremap && arguments[2] > arguments[1];
-  if (any_ && (grows || !is_mremap) && IsShared(static_cast<pid_t>(notification.pid), begin, end)) {
+  if (any_ && (grows || !is_mremap) && Shares(process, begin, end)) {
     listener.ReplyError(notification.id, is_mremap ? ENOMEM : EINVAL);
   } else {
     listener.ReplyContinue(notification.id);

@@ -42,8 +42,8 @@ class PageSharing {
   bool Share(pid_t process, uint64_t call, NotifyListener& listener,
              const std::function<bool(pid_t)>& held);
 
-  // madvise and mremap; false if the call is none of them.
-  bool Serve(const seccomp_notif& notification, NotifyListener& listener);
+  // madvise and mremap of a thread of this process; false if the call is none of them.
+  bool Serve(const seccomp_notif& notification, pid_t process, NotifyListener& listener);
 
   void ProcessDied(pid_t process) { processes_.erase(process); }
 
@@ -51,11 +51,17 @@ class PageSharing {
   std::string Describe() const;
 
  private:
+  struct Range {
+    uint64_t begin = 0, end = 0;  // addresses
+  };
   struct Process {
     uint64_t own = 0;                           // pages, after the last look
     uint32_t pool = 0;                          // pages that were in the pool then
     uint64_t shared = 0;                        // pages
     int64_t next_look_ns = 0, next_try_ns = 0;  // real time
+    // What comes from the pool, in order, and perhaps what has been unmapped since.
+    std::vector<Range> mapped;
+    bool is_known = false;  // `mapped` is
   };
   // Of the process's memory.
   struct Run {
@@ -70,13 +76,16 @@ class PageSharing {
   bool FindRuns(pid_t process, std::vector<Run>& runs);
   void FindRunsIn(pid_t process, int pagemap, uint64_t begin, uint64_t end, std::vector<Run>& runs);
   // Does a part of the process's memory between these addresses come from the pool?
-  static bool IsShared(pid_t process, uint64_t begin, uint64_t end);
+  bool Shares(pid_t id, uint64_t begin, uint64_t end);
+  static bool MayShare(const Process& process, uint64_t begin, uint64_t end);
+  static void ReadShared(pid_t id, Process& process);
 
   std::unique_ptr<PagePool> pool_;
   absl::flat_hash_map<pid_t, Process> processes_;
   uint64_t shared_ = 0, zeros_ = 0, looks_ = 0,
            failures_ = 0;  // pages; of all processes that ever were
   bool any_ = false;
+  std::vector<uint8_t> bytes_;  // that a look has read last
 };
 
 }  // namespace phantora

@@ -325,11 +325,22 @@ int ProcessClocks::RunFor(Process& process, pid_t id, const std::function<bool()
   return events;
 }
 
+bool ProcessClocks::IsDue(Process& process, pid_t id) {
+  std::lock_guard lock(*options_.machine_lock);
+  LookAhead(process, id);
+  return process.next_event <= process.now;
+}
+
 int ProcessClocks::Nudge(const std::function<bool(pid_t)>& waits) {
   int nudged = 0;
   for (auto& [id, process] : processes_) {
     if (!process->uses_gpu) continue;
     if (CountsProcessorTime()) {
+      // Who has not run has submitted nothing, and may have nothing due. (What others have written
+      // for its GPUs to see is looked for before time passes.)
+      const int64_t used = HostNanoseconds(ProcessorClock(id));
+      if (used == process->used_at_nudge && !IsDue(*process, id)) continue;
+      process->used_at_nudge = used;
       const VirtualTime from = process->now;
       TakeProcessorTime(*process, id);
       Submit(*process, id, from);

@@ -66,7 +66,8 @@ class ProcessClocks {
     // Of a process that spins without a call: its processor time when it was last heard
     // of, ns, and since when (in its own time) its GPUs are run for it.
     int64_t quiet_since = 0;
-    uint64_t hidden = 0;  // what it had submitted then
+    int64_t used_at_nudge = -1;  // processor time, ns
+    uint64_t hidden = 0;         // what it had submitted then
     VirtualTime nudged_since = VirtualTime::Infinity();
     absl::flat_hash_map<pid_t, Thread> threads;
     // Threads to pass over, and how often others have been looked at.
@@ -182,6 +183,8 @@ class ProcessClocks {
   // What its GPUs will do next. The machine's lock is held.
   void LookAhead(Process& process, pid_t id);
   void NotBeforeChildren(Process& process);
+  // Have its GPUs something to do by its present?
+  bool IsDue(Process& process, pid_t id);
   // Runs the process's GPUs for it, and takes it along, while `wanted` says so; how many
   // events that were.
   int RunFor(Process& process, pid_t id, const std::function<bool()>& wanted);

@@ -11,6 +11,8 @@
 #include <string>
 #include <type_traits>
 
+#include "absl/types/span.h"
+
 namespace phantora {
 
 enum class RemoteAddress : uint64_t {};
@@ -41,6 +43,9 @@ class RemoteMemory {
     static_assert(std::is_trivially_copyable_v<T>);
     return Write(to, &value, sizeof value);
   }
+
+  // Words of 32 bits that lie anywhere, one to each of `out`, in one call. False as above.
+  bool ReadWords(absl::Span<const RemoteAddress> from, uint32_t* out) const;
 
   // A NUL-terminated string of at most `limit` bytes; nullopt if there is no
   // terminator within them or the memory ends before it.

@@ -19,6 +19,7 @@ namespace {
 constexpr VirtualSpan kFruitlessLook = VirtualSpan::Microseconds(1);
 // Of memory that a process waits for, at each of its calls; ns of real time.
 constexpr int64_t kLongestLook = 200'000;
+constexpr size_t kWordsAtATime = 256;
 
 bool IsReady(int file) {
   pollfd descriptor{file, POLLIN, 0};
@@ -229,21 +230,43 @@ void SimulatedTime::LetServedWaitersGo(NotifyListener& listener) {
   for (const pid_t process : served) LetGpuWaitersGo(process, listener);
 }
 
-void SimulatedTime::CheckPolled(pid_t process, NotifyListener& listener) {
-  if (held_.polled() == 0) return;
+std::vector<uint64_t> SimulatedTime::ChangedCalls(pid_t process) {
   const int64_t begin = HostNanoseconds(CLOCK_MONOTONIC);
-  for (auto it = held_.begin(); it != held_.end();) {
-    auto next = std::next(it);
-    const HeldCall& held = it->second;
-    const bool looked_at =
-        (process == 0 || held.process == process) && held.wait != nullptr && held.wait->is_polled();
-    if (looked_at && !(held.wait->is_private() && clocks_.Of(held.process).polled()) &&
-        held.wait->Changed()) {
-      LetGo(it, listener, &TimedWait::Ready);
+  const auto [first, last] = held_.PolledOf(process);
+  std::vector<uint64_t> changed;
+  std::vector<RemoteAddress> words;
+  std::vector<uint32_t> values;
+  for (auto it = first; it != last;) {
+    const pid_t of = it->first.first;
+    const bool known = clocks_.Of(of).polled();
+    std::vector<std::pair<uint64_t, const TimedWait*>> waits;
+    words.clear();
+    for (; it != last && it->first.first == of && words.size() < kWordsAtATime; ++it) {
+      const TimedWait& wait = *it->second->second.wait;
+      if (wait.is_private() && known) continue;
+      waits.emplace_back(it->first.second, &wait);
+      for (const auto& [address, value] : wait.words()) words.push_back(address);
+    }
+    values.resize(words.size());
+    const bool all_read = RemoteMemory(of).ReadWords(words, values.data());
+    auto value = values.cbegin();
+    for (const auto& [call, wait] : waits) {
+      const bool is_futex = !wait->words().empty();
+      bool differs = !is_futex || !all_read;  // look at it alone
+      for (const auto& [address, expected] : wait->words()) differs |= *value++ != expected;
+      if (differs && wait->Changed()) changed.push_back(call);
     }
     // A process that waits for very much memory finds out later.
     if (process != 0 && HostNanoseconds(CLOCK_MONOTONIC) - begin > kLongestLook) break;
-    it = next;
+  }
+  return changed;
+}
+
+void SimulatedTime::CheckPolled(pid_t process, NotifyListener& listener) {
+  if (held_.polled() == 0) return;
+  for (const uint64_t call : ChangedCalls(process)) {
+    const auto it = held_.Find(call);
+    if (it != held_.end()) LetGo(it, listener, &TimedWait::Ready);
   }
   if (process != 0) return;
   for (const auto& [id, known] : clocks_.all()) known->polled_at_rest = known->at_rest;

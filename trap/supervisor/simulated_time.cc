@@ -154,13 +154,14 @@ bool SimulatedTime::MayPass(VirtualTime to, NotifyListener& listener, bool again
   bool somebody_ahead = false;
   for (const pid_t id : processes_) {
     Process* process = clocks_.Find(id);
-    if (process != nullptr) clocks_.TakeProcessorTime(*process, id);
+    // Who rested at the last look and has had no reason to wake does so still.
+    const bool rests = process != nullptr && clocks_.RestsStill(*process);
+    if (process != nullptr && !rests) clocks_.TakeProcessorTime(*process, id);
     if (process != nullptr && process->now >= to) {
       somebody_ahead = true;
       continue;
     }
-    // Who rested at the last look and has had no reason to wake does so still.
-    if (process != nullptr && clocks_.RestsStill(*process)) continue;
+    if (rests) continue;
     if (process != nullptr) clocks_.BeginLook(*process);
     behind.push_back(id);
   }
@@ -349,8 +350,8 @@ void SimulatedTime::ArmNextTick(bool hidden_work, int64_t ticked) {
   if (!held_.empty() || timers || hidden_work ||
       clocks_.EarliestEvent().second != VirtualTime::Infinity() ||
       clocks_.NextSharedEvent() != VirtualTime::Infinity()) {
-    const int64_t polled = held_.polled() * kTickPerPolled;
-    const int64_t longest = held_.polled() > 0 ? std::max(polled, kPolledTick) : kLongestTick;
+    const int64_t polled = static_cast<int64_t>(held_.polled()) * kTickPerPolled;
+    const int64_t longest = polled > 0 ? std::max(polled, kPolledTick) : kLongestTick;
     ArmTick(let_go_ ? kShortestTick : std::clamp(ticked * 2, kShortestTick, longest));
   } else if (clocks_.gpu_processes() > 0) {
     ArmTick(kLongestTick);  // submissions of one that makes no calls

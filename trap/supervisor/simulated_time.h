@@ -138,6 +138,8 @@ class SimulatedTime {
   void LetServedWaitersGo(NotifyListener& listener);
 
   // Calls of `process` (0: of all) whose memory has changed.
+  std::vector<uint64_t> ChangedCalls(pid_t process);
+  // Lets them go.
   void CheckPolled(pid_t process, NotifyListener& listener);
   // Calls whose thread has a signal to handle. Those that processes send each other are looked for
   // before time passes, those from outside once in a while.

@@ -1,6 +1,7 @@
 #include "trap/supervisor/stopped_process.h"
 
 #include <dirent.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,6 +24,8 @@ constexpr int64_t kPatience = 500'000'000;
 // In which one makes a call that does not wait, on a machine that is very busy. Its registers are
 // put back after that, so nothing may be done before.
 constexpr int64_t kCallPatience = 60'000'000'000;
+// A step takes a few microseconds, and a sleep of any length fifty.
+constexpr int kSpins = 100;
 constexpr useconds_t kPause = 20;  // microseconds
 
 std::vector<pid_t>& Late() {
@@ -40,7 +43,7 @@ enum class Outcome { kStopped, kGone, kRuns };
 
 // Waits until `end` for the thread to stop; `signal` gets what it was about to be sent.
 Outcome AwaitStop(pid_t thread, int64_t end, int& signal) {
-  for (;;) {
+  for (int spins = 0;; ++spins) {
     int status = 0;
     const pid_t found = waitpid(thread, &status, __WALL | WNOHANG);
     if (found < 0 && errno != EINTR) return Outcome::kGone;
@@ -51,7 +54,11 @@ Outcome AwaitStop(pid_t thread, int64_t end, int& signal) {
       return Outcome::kStopped;
     }
     if (Now() > end) return Outcome::kRuns;
-    usleep(kPause);
+    if (spins < kSpins) {
+      sched_yield();
+    } else {
+      usleep(kPause);
+    }
   }
 }
 

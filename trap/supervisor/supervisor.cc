@@ -182,7 +182,10 @@ void Supervisor::ServeCall(const seccomp_notif& notification, NotifyListener& li
   }
   const VirtualHost& host = options_.hosts[static_cast<size_t>(tracee->host)];
   if (ServeHostCall(notification, *tracee, host, listener)) return;
-  if (options_.sharing != nullptr && options_.sharing->Serve(notification, listener)) return;
+  if (options_.sharing != nullptr &&
+      options_.sharing->Serve(notification, tracee->process, listener)) {
+    return;
+  }
   if (port_calls_ && port_calls_->Serve(notification, *tracee, listener)) return;
   if (path_calls_.Serve(notification, *tracee, host.files, listener)) return;
   if (ServeStarterCall(notification, *tracee, listener)) return;

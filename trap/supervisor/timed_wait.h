@@ -63,6 +63,8 @@ class TimedWait {
   // changed, so that the caller is to look again?
   bool is_polled() const { return kind_ == Kind::kFutex || kind_ == Kind::kSemaphore; }
   bool Changed() const;
+  // Of a futex: the words that it waits on, with the values that they had.
+  const std::vector<std::pair<RemoteAddress, uint32_t>>& words() const { return words_; }
   // Can only its own process change it?
   bool is_private() const { return private_; }
   // The signals that are blocked during the call, where it says so itself.

@@ -43,14 +43,67 @@ ncclResult_t Do(ncclComm_t comm, cudaStream_t stream, const Call& call) {
   });
 }
 
+constexpr int kEverybody = -1;
+
+// `count` elements of `type` from each of `senders` to each of `receivers` (a rank, or kEverybody):
+// piece r of the memory of who has several is for, or from, rank r. NCCL too makes sends and
+// receives of it (source: src/enqueue.cc of 2.28, taskAppend).
+ncclResult_t Exchange(const char* name, const void* send, void* receive, size_t count,
+                      ncclDataType_t type, int senders, int receivers, ncclComm_t comm,
+                      cudaStream_t stream) {
+  return InGroup([&] {
+    const std::shared_ptr<Communicator> communicator = Find(comm, name);
+    if (communicator == nullptr) return ncclInvalidArgument;
+    if (const ncclResult_t result = communicator->EnsureReady(); result != ncclSuccess) {
+      return result;
+    }
+    const int ranks = communicator->ranks();
+    for (const int root : {senders, receivers}) {
+      if (root < kEverybody || root >= ranks) {
+        return Fail(ncclInvalidArgument, "%s : invalid root %d (root should be in the 0..%d range)",
+                    name, root, ranks);
+      }
+    }
+    const size_t bytes = count * SizeOf(type);
+    if (SizeOf(type) == 0 || bytes / SizeOf(type) != count) {
+      return Fail(ncclInvalidArgument, "%s : invalid type %d or count %zu", name, type, count);
+    }
+    if (count == 0) return ncclSuccess;
+    const auto includes = [](int who, int rank) { return who == kEverybody || who == rank; };
+    const int me = communicator->rank();
+    for (int peer = 0; peer < ranks; ++peer) {
+      // Who sends to everybody, or receives from everybody, has a piece for each.
+      const auto piece = [&](const void* memory, int others) {
+        return static_cast<char*>(const_cast<void*>(memory)) +
+               (others == kEverybody ? bytes * static_cast<size_t>(peer) : 0);
+      };
+      if (includes(senders, me) && includes(receivers, peer)) {
+        const ncclResult_t result = Do(
+            comm, stream,
+            {name, Operation::kSend, piece(send, receivers), nullptr, count, type, ncclSum, peer});
+        if (result != ncclSuccess) return result;
+      }
+      if (includes(receivers, me) && includes(senders, peer)) {
+        const ncclResult_t result = Do(comm, stream,
+                                       {name, Operation::kReceive, nullptr, piece(receive, senders),
+                                        count, type, ncclSum, peer});
+        if (result != ncclSuccess) return result;
+      }
+    }
+    return ncclSuccess;
+  });
+}
+
 }  // namespace
 }  // namespace phantora::nccl
 
 using phantora::nccl::Call;
 using phantora::nccl::Communicator;
 using phantora::nccl::Do;
+using phantora::nccl::Exchange;
 using phantora::nccl::Fail;
 using phantora::nccl::Find;
+using phantora::nccl::kEverybody;
 using phantora::nccl::Operation;
 
 extern "C" {
@@ -86,6 +139,23 @@ ncclResult_t pncclReduceScatter(const void* send, void* receive, size_t count, n
 ncclResult_t pncclAllGather(const void* send, void* receive, size_t count, ncclDataType_t type,
                             ncclComm_t comm, cudaStream_t stream) {
   return Do(comm, stream, {"AllGather", Operation::kAllGather, send, receive, count, type});
+}
+
+ncclResult_t pncclAlltoAll(const void* send, void* receive, size_t count, ncclDataType_t type,
+                           ncclComm_t comm, cudaStream_t stream) {
+  return Exchange("AlltoAll", send, receive, count, type, kEverybody, kEverybody, comm, stream);
+}
+
+ncclResult_t pncclGather(const void* send, void* receive, size_t count, ncclDataType_t type,
+                         int root, ncclComm_t comm, cudaStream_t stream) {
+  if (root < 0) return Fail(ncclInvalidArgument, "Gather : invalid root %d", root);
+  return Exchange("Gather", send, receive, count, type, kEverybody, root, comm, stream);
+}
+
+ncclResult_t pncclScatter(const void* send, void* receive, size_t count, ncclDataType_t type,
+                          int root, ncclComm_t comm, cudaStream_t stream) {
+  if (root < 0) return Fail(ncclInvalidArgument, "Scatter : invalid root %d", root);
+  return Exchange("Scatter", send, receive, count, type, root, kEverybody, comm, stream);
 }
 
 ncclResult_t pncclSend(const void* send, size_t count, ncclDataType_t type, int peer,
@@ -158,6 +228,9 @@ PHANTORA_NCCL_EXPORT(Broadcast);
 PHANTORA_NCCL_EXPORT(AllReduce);
 PHANTORA_NCCL_EXPORT(ReduceScatter);
 PHANTORA_NCCL_EXPORT(AllGather);
+PHANTORA_NCCL_EXPORT(AlltoAll);
+PHANTORA_NCCL_EXPORT(Gather);
+PHANTORA_NCCL_EXPORT(Scatter);
 PHANTORA_NCCL_EXPORT(Send);
 PHANTORA_NCCL_EXPORT(Recv);
 PHANTORA_NCCL_EXPORT(RedOpCreatePreMulSum);

@@ -1,5 +1,7 @@
 // NCCL's public interface as of 2.27.7: its names, numbers and layouts, which programs are compiled
-// against. Each function exists a second time with a "p" in front, as in NCCL, for profilers.
+// against. Of 2.28 it has the collectives, which programs that were compiled against that call
+// without asking for the version (XLA). Each function exists a second time with a "p" in front, as
+// in NCCL, for profilers.
 #ifndef PHANTORA_FABRIC_NCCL_NCCL_API_H_
 #define PHANTORA_FABRIC_NCCL_NCCL_API_H_
 
@@ -141,6 +143,15 @@ struct ncclSimInfo_t {
   X(ncclResult_t, AllGather,                                                                       \
     (const void* send, void* receive, size_t count, ncclDataType_t type, ncclComm_t comm,          \
      cudaStream_t stream))                                                                         \
+  X(ncclResult_t, AlltoAll,                                                                        \
+    (const void* send, void* receive, size_t count, ncclDataType_t type, ncclComm_t comm,          \
+     cudaStream_t stream))                                                                         \
+  X(ncclResult_t, Gather,                                                                          \
+    (const void* send, void* receive, size_t count, ncclDataType_t type, int root,                 \
+     ncclComm_t comm, cudaStream_t stream))                                                        \
+  X(ncclResult_t, Scatter,                                                                         \
+    (const void* send, void* receive, size_t count, ncclDataType_t type, int root,                 \
+     ncclComm_t comm, cudaStream_t stream))                                                        \
   X(ncclResult_t, Send,                                                                            \
     (const void* send, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,               \
      cudaStream_t stream))                                                                         \

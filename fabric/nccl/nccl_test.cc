@@ -469,6 +469,61 @@ TEST_F(Nccl, AGroupIsOneMarkerInOrder) {
   EXPECT_EQ(ncclGroupEnd(), ncclInvalidUsage);
 }
 
+TEST_F(Nccl, AnAllToAllIsSendsAndReceives) {
+  const ncclComm_t comm = Join(4, 1);
+  ASSERT_EQ(ncclAlltoAll(At(1000), At(2000), 3, ncclFloat32, comm, Stream(7)), ncclSuccess);
+  EXPECT_EQ(ncclAlltoAll(At(1000), At(2000), 0, ncclFloat32, comm, Stream(7)), ncclSuccess);
+  ASSERT_EQ(driver_.launches.size(), 1u);
+  const LongMarker& marker = driver_.launches[0].marker;
+  ASSERT_EQ(marker.header.entries, 8);
+  for (int peer = 0; peer < 4; ++peer) {
+    const Entry& send = marker.entry[2 * peer];
+    EXPECT_EQ(send.operation, Operation::kSend);
+    EXPECT_EQ(send.peer, peer);
+    EXPECT_EQ(send.send, 1000u + 12 * peer);
+    EXPECT_EQ(send.count, 3u);
+    const Entry& receive = marker.entry[2 * peer + 1];
+    EXPECT_EQ(receive.operation, Operation::kReceive);
+    EXPECT_EQ(receive.peer, peer);
+    EXPECT_EQ(receive.receive, 2000u + 12 * peer);
+  }
+  EXPECT_EQ(ncclAlltoAll(At(64), At(64), SIZE_MAX / 2, ncclFloat32, comm, Stream(7)),
+            ncclInvalidArgument);
+  EXPECT_EQ(ncclAlltoAll(At(64), At(64), 1, static_cast<ncclDataType_t>(12), comm, Stream(7)),
+            ncclInvalidArgument);
+}
+
+TEST_F(Nccl, OnlyTheRootHasAPieceForEachRank) {
+  const ncclComm_t comm = Join(4, 1);
+  // As one of many, one piece from the start of the memory.
+  ASSERT_EQ(ncclGather(At(1000), At(2000), 3, ncclInt8, 2, comm, Stream(7)), ncclSuccess);
+  ASSERT_EQ(ncclScatter(At(1000), At(2000), 3, ncclInt8, 2, comm, Stream(7)), ncclSuccess);
+  ASSERT_EQ(driver_.launches.size(), 2u);
+  ASSERT_EQ(driver_.launches[0].marker.header.entries, 1);
+  EXPECT_EQ(driver_.launches[0].marker.entry[0].operation, Operation::kSend);
+  EXPECT_EQ(driver_.launches[0].marker.entry[0].peer, 2);
+  EXPECT_EQ(driver_.launches[0].marker.entry[0].send, 1000u);
+  ASSERT_EQ(driver_.launches[1].marker.header.entries, 1);
+  EXPECT_EQ(driver_.launches[1].marker.entry[0].operation, Operation::kReceive);
+  EXPECT_EQ(driver_.launches[1].marker.entry[0].receive, 2000u);
+  // As the root, pieces of all, its own among them.
+  ASSERT_EQ(ncclGather(At(1000), At(2000), 3, ncclInt8, 1, comm, Stream(7)), ncclSuccess);
+  ASSERT_EQ(ncclScatter(At(1000), At(2000), 3, ncclInt8, 1, comm, Stream(7)), ncclSuccess);
+  ASSERT_EQ(driver_.launches.size(), 4u);
+  const LongMarker& gather = driver_.launches[2].marker;
+  ASSERT_EQ(gather.header.entries, 5);
+  EXPECT_EQ(gather.entry[0].receive, 2000u);
+  EXPECT_EQ(gather.entry[1].send, 1000u);
+  EXPECT_EQ(gather.entry[4].receive, 2009u);
+  const LongMarker& scatter = driver_.launches[3].marker;
+  ASSERT_EQ(scatter.header.entries, 5);
+  EXPECT_EQ(scatter.entry[0].send, 1000u);
+  EXPECT_EQ(scatter.entry[2].receive, 2000u);
+  EXPECT_EQ(scatter.entry[4].send, 1009u);
+  EXPECT_EQ(ncclGather(At(64), At(64), 1, ncclInt8, 4, comm, Stream(7)), ncclInvalidArgument);
+  EXPECT_EQ(ncclScatter(At(64), At(64), 1, ncclInt8, -1, comm, Stream(7)), ncclInvalidArgument);
+}
+
 TEST_F(Nccl, ALargeGroupIsSeveralLaunchesOfOneSequence) {
   const ncclComm_t comm = Join();
   ncclGroupStart();

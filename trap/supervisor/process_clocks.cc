@@ -144,11 +144,18 @@ VirtualTime ProcessClocks::ReadClock(Process& process, pid_t id) {
 void ProcessClocks::PathCall(pid_t id, pid_t thread) {
   Process* process = Find(id);
   if (process == nullptr || CountsProcessorTime()) return;
-  ChargeThread(*process, thread, options_.host.path_call);
+  // A thread without a name yet counts here: libcuda's take theirs before they look for files, and
+  // the program's may have no more than a few calls in which to make up names of files (XLA's).
+  if (PassesOver(*process, thread) && process->passed_over[thread] == kIsLibcuda) return;
+  Charge(*process, thread, options_.host.path_call);
 }
 
 VirtualTime ProcessClocks::ChargeThread(Process& process, pid_t thread, VirtualSpan charge) {
-  if (PassesOver(process, thread)) return process.now;
+  if (PassesOver(process, thread)) return SeenBy(process, thread);
+  return Charge(process, thread, charge);
+}
+
+VirtualTime ProcessClocks::Charge(Process& process, pid_t thread, VirtualSpan charge) {
   VirtualTime& shown = process.shown[thread];
   shown = std::max(shown, process.now) + charge;
   if (shown - process.now > kFurthestAhead) process.now = shown;

@@ -190,6 +190,8 @@ class ProcessClocks {
   int RunFor(Process& process, pid_t id, const std::function<bool()>& wanted);
   // Where processor time does not count: what the thread does is its own affair, as above.
   VirtualTime ChargeThread(Process& process, pid_t thread, VirtualSpan charge);
+  // The same for a thread that is not passed over.
+  static VirtualTime Charge(Process& process, pid_t thread, VirtualSpan charge);
   bool CountsProcessorTime() const { return options_.host.mode == HostTimeMode::kMeasured; }
 
   const Options options_;

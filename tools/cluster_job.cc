@@ -115,9 +115,15 @@ class Variables {
         hosts == 1 ? job_.hosts[0]
                    : absl::StrCat(absl::StripSuffix(job_.hosts[0], "0"), "[0-", hosts - 1, "]");
     for (const char* name : {"SLURM_JOB_ID", "SLURM_JOBID"}) Set(name, kJobId);
-    for (const char* name : {"SLURM_NTASKS", "SLURM_NPROCS"}) Set(name, place.ranks);
-    for (const char* name : {"SLURM_NNODES", "SLURM_JOB_NUM_NODES"}) Set(name, hosts);
-    for (const char* name : {"SLURM_JOB_NODELIST", "SLURM_NODELIST"}) Set(name, list);
+    for (const char* name : {"SLURM_NTASKS", "SLURM_NPROCS", "SLURM_STEP_NUM_TASKS"}) {
+      Set(name, place.ranks);
+    }
+    for (const char* name : {"SLURM_NNODES", "SLURM_JOB_NUM_NODES", "SLURM_STEP_NUM_NODES"}) {
+      Set(name, hosts);
+    }
+    for (const char* name : {"SLURM_JOB_NODELIST", "SLURM_NODELIST", "SLURM_STEP_NODELIST"}) {
+      Set(name, list);
+    }
     Set("SLURM_PROCID", place.rank);
     Set("SLURM_LOCALID", place.local);
     Set("SLURM_NODEID", place.host);

@@ -225,7 +225,7 @@ SwitchGraph ReadGraph(const std::string& file, Part& network, double bytes_per_s
   return graph;
 }
 
-Cluster::Network ReadNetwork(const std::string& file, Part part) {
+Cluster::Network ReadNetwork(const std::string& file, Part part, Cluster::Transport transport) {
   Cluster::Network network;
   using Shape = Cluster::Shape;
   network.shape = part.OneOf<Shape>("shape", {{"rails", Shape::kRails},
@@ -274,6 +274,13 @@ Cluster::Network ReadNetwork(const std::string& file, Part part) {
                         ? part.Milliseconds("reroute_ms")
                         : VirtualSpan::Picoseconds(
                               std::llround((hashed ? kHashedRerouteMs : kAdaptiveRerouteMs) * 1e9));
+  if (part.Has("congestion_control")) {
+    network.dcqcn = part.OneOf<bool>("congestion_control", {{"none", false}, {"dcqcn", true}});
+    if (network.dcqcn && transport != Cluster::Transport::kRoce) {
+      part.Fail(part.Find("congestion_control"),
+                "network.congestion_control: dcqcn is RoCE's, and nic.transport is not roce");
+    }
+  }
   part.Done();
   return network;
 }
@@ -332,7 +339,8 @@ Cluster ReadCluster(const std::string& file, const YAML::Node& root) {
   cluster.hosts = part.Count("hosts");
   cluster.host = ReadHost(Part(file, "host", part.Find("host")));
   cluster.nic = ReadNic(Part(file, "nic", part.Find("nic")));
-  cluster.network = ReadNetwork(file, Part(file, "network", part.Find("network")));
+  cluster.network =
+      ReadNetwork(file, Part(file, "network", part.Find("network")), cluster.nic.transport);
   if (part.Has("events")) cluster.events = ReadEvents(file, part.Find("events"));
   part.Done();
   return cluster;

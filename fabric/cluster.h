@@ -44,6 +44,7 @@ struct Cluster {
     double core_bytes_per_s = 0;
     VirtualSpan edge_latency, core_latency;
     int mtu = 0;
+    bool dcqcn = false;  // RoCE's congestion control, see CongestionControl
     Multipath multipath = Multipath::kEcmp;
     int paths = 1;        // of each queue pair, with kSplit
     VirtualSpan reroute;  // from when a link fails or comes back until switches know

@@ -1,6 +1,7 @@
 #include "fabric/cluster_fabric.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -94,6 +95,11 @@ absl::StatusOr<std::unique_ptr<ClusterFabric>> ClusterFabric::Create(const Clust
     auto nics = BuildNetwork(cluster, fabric->graph_);
     if (!nics.ok()) return nics.status();
     fabric->nics_ = *std::move(nics);
+    std::set<NodeId> senders;
+    for (const auto& host : fabric->nics_) senders.insert(host.begin(), host.end());
+    for (NodeId node = 0; cluster.network.dcqcn && node < fabric->graph_.nodes(); ++node) {
+      if (!senders.contains(node)) fabric->graph_.Control(node);
+    }
   }
   if (auto status = fabric->events_.Add(cluster.events); !status.ok()) return status;
   FlowNetwork& network = fabric->network_;

@@ -188,6 +188,22 @@ TEST(ClusterTest, Multipath) {
               HasSubstr("network has no key \"paths\""));
 }
 
+TEST(ClusterTest, CongestionControl) {
+  const auto parse = [](absl::string_view transport, absl::string_view value) {
+    return ParseCluster(
+        "my.yaml", absl::StrReplaceAll(
+                       kGood, {{"transport: roce", absl::StrCat("transport: ", transport)},
+                               {"multipath: ecmp",
+                                absl::StrCat("multipath: ecmp\n  congestion_control: ", value)}}));
+  };
+  EXPECT_FALSE(ParseCluster("my.yaml", kGood)->network.dcqcn);
+  EXPECT_FALSE(parse("infiniband", "none")->network.dcqcn);
+  EXPECT_TRUE(parse("roce", "dcqcn")->network.dcqcn);
+  EXPECT_THAT(std::string(parse("infiniband", "dcqcn").status().message()),
+              HasSubstr("nic.transport is not roce"));
+  EXPECT_THAT(std::string(parse("roce", "timely").status().message()), HasSubstr("dcqcn"));
+}
+
 TEST(ClusterTest, ErrorsOfEvents) {
   const auto error = [](absl::string_view events) {
     return std::string(

@@ -6,12 +6,20 @@
 #include <queue>
 #include <utility>
 
+#include "fabric/congestion.h"
+
 namespace phantora {
 namespace {
 
 constexpr double kPicosecondsPerSecond = 1e12;
 // What rounding leaves of a flow.
 constexpr double kNothing = 1e-6;
+// Of a link, that is left when it is full.
+constexpr double kFull = 1e-9;
+// More than anybody asks for.
+constexpr double kMuchRoom = 1000;
+// Less than one more of twenty senders.
+constexpr double kMore = 1.04;
 constexpr double kUnbounded = std::numeric_limits<double>::infinity();
 
 double Seconds(VirtualSpan span) {
@@ -40,6 +48,10 @@ void FlowNetwork::SetCapacity(LinkId link, double bytes_per_s, VirtualTime now) 
   if (link >= links_.size()) return;
   Touch({{link, 1}}, now);
   links_[link].capacity = Sane(bytes_per_s);
+}
+
+void FlowNetwork::Control(LinkId link) {
+  if (link < links_.size()) links_[link].controlled = true;
 }
 
 FlowId FlowNetwork::Start(VirtualTime now, absl::Span<const LinkUse> uses, double bytes,
@@ -87,8 +99,14 @@ void FlowNetwork::Cancel(FlowId flow, VirtualTime now) {
 
 std::vector<FlowId> FlowNetwork::Ended(VirtualTime now) {
   std::vector<FlowId> ended;
-  while (NextEnd() <= now && !ends_.empty()) {
-    const VirtualTime end = ends_.begin()->first;
+  for (VirtualTime end; (end = NextEnd()) <= now && end != VirtualTime::Infinity();) {
+    if (!steps_.empty() && steps_.begin()->first == end) {
+      const LinkId link = steps_.begin()->second;
+      steps_.erase(steps_.begin());
+      links_[link].step = VirtualTime::Infinity();
+      Touch({{link, 1}}, end);
+      continue;
+    }
     while (!ends_.empty() && ends_.begin()->first == end) {
       ended.push_back(ends_.begin()->second);
       Remove(ended.back(), end);
@@ -207,8 +225,12 @@ void FlowNetwork::Divide(std::vector<LinkId> links, VirtualTime now) {
   std::sort(flows.begin(), flows.end());
   std::vector<double> before;
   for (const FlowId id : flows) before.push_back(flows_.at(id).rate);
-  for (const LinkId id : links) Book(id, now);
+  for (const LinkId id : links) {
+    Book(id, now);
+    links_[id].usable = links_[id].capacity;
+  }
   Fill(links, flows);
+  if (Congest(links, flows, now)) Fill(links, flows);
   for (const LinkId id : links) links_[id].rate = 0;
   for (size_t i = 0; i < flows.size(); ++i) {
     Flow& flow = flows_.at(flows[i]);
@@ -222,11 +244,54 @@ void FlowNetwork::Divide(std::vector<LinkId> links, VirtualTime now) {
   }
 }
 
+bool FlowNetwork::Congest(const std::vector<LinkId>& links, const std::vector<FlowId>& flows,
+                          VirtualTime now) {
+  std::vector<LinkId> full;
+  for (const LinkId id : links) {
+    const Link& link = links_[id];
+    if (!link.controlled) continue;
+    if (link.capacity > 0 && link.free <= link.capacity * kFull) {
+      full.push_back(id);
+    } else {
+      SetCongestion(id, 0, now);
+    }
+  }
+  if (full.empty()) return false;
+  // What would come if they had room for it.
+  for (const LinkId id : full) links_[id].usable = links_[id].capacity * kMuchRoom;
+  Fill(links, flows);
+  for (const LinkId id : full) {
+    Link& link = links_[id];
+    SetCongestion(id, (link.usable - link.free) / link.capacity, now);
+    const VirtualSpan since = link.congested_since ? now - *link.congested_since : VirtualSpan();
+    const CongestionControl::Present present = CongestionControl::At(link.asked, since);
+    link.usable = link.capacity * present.share;
+    if (!present.until) continue;
+    link.step = *link.congested_since + *present.until;
+    steps_.emplace(link.step, id);
+  }
+  return true;
+}
+
+void FlowNetwork::SetCongestion(LinkId id, double asked, VirtualTime now) {
+  Link& link = links_[id];
+  if (link.step != VirtualTime::Infinity()) steps_.erase({link.step, id});
+  link.step = VirtualTime::Infinity();
+  if (!CongestionControl::IsCongested(asked)) {
+    link.congested_since.reset();
+    link.asked = 0;
+    return;
+  }
+  // Others who come begin at full speed.
+  if (!link.congested_since || asked > link.asked * kMore) link.congested_since = now;
+  link.asked = asked;
+}
+
 // Progressive filling: the rate of all rises until a link is full, or a flow as fast as it can
 // be; those have their rates, and the others go on (Bertsekas and Gallager, Data Networks, 6.5.2).
 void FlowNetwork::Fill(const std::vector<LinkId>& links, const std::vector<FlowId>& flows) {
   for (const LinkId id : links) {
-    links_[id].free = links_[id].capacity;
+    links_[id].free = links_[id].usable;
     links_[id].waiting = 0;
   }
   // Rates at which a link would be full, or a flow at its own bound; those of links only rise

@@ -2,7 +2,9 @@
 #ifndef PHANTORA_FABRIC_FLOW_NETWORK_H_
 #define PHANTORA_FABRIC_FLOW_NETWORK_H_
 
+#include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
@@ -27,6 +29,9 @@ struct LinkUse {
 // less, and what that leaves goes to the others. A flow is whatever moves at one rate: a message
 // along its path, or all hops of a pipelined collective, which are as fast as the slowest.
 //
+// Links that are controlled carry less where senders ask for more than they have
+// (CongestionControl).
+//
 // Rates change when a flow comes or goes or a link changes, and only of those that are connected
 // with it by links that they share; what happens at one time changes them once. Times are exact to
 // the picosecond for flows whose rate does not change; a change costs less than a picosecond. The
@@ -40,6 +45,8 @@ class FlowNetwork {
   // From `now` on, which is never before an earlier one. Flows over it change their rates.
   void SetCapacity(LinkId link, double bytes_per_s, VirtualTime now);
   double CapacityOf(LinkId link) const { return link < links_.size() ? links_[link].capacity : 0; }
+  // Congestion control holds senders back where they ask this link for more than it has.
+  void Control(LinkId link);
   // When it was added.
   double FirstCapacityOf(LinkId link) const {
     return link < links_.size() ? links_[link].first_capacity : 0;
@@ -52,14 +59,15 @@ class FlowNetwork {
   // Ends it early. Nothing happens if it is over.
   void Cancel(FlowId flow, VirtualTime now);
 
-  // When the next flow is over if nothing comes or goes; Infinity if none is, or all that are
-  // left cannot move.
+  // When the next flow is over if nothing comes or goes, or congestion control changes rates before
+  // that; Infinity if there is none, or all that are left cannot move.
   VirtualTime NextEnd() {
     Settle();
-    return ends_.empty() ? VirtualTime::Infinity() : ends_.begin()->first;
+    return std::min(ends_.empty() ? VirtualTime::Infinity() : ends_.begin()->first,
+                    steps_.empty() ? VirtualTime::Infinity() : steps_.begin()->first);
   }
-  // The flows that are over by `now`, in the order of their ends; times past the first of them
-  // may change others, so go from NextEnd to NextEnd.
+  // The flows that are over by `now`, in the order of their ends, perhaps none; times past the
+  // first of them may change others, so go from NextEnd to NextEnd.
   std::vector<FlowId> Ended(VirtualTime now);
 
   // Bytes that it still has to move; 0 for one that is over.
@@ -92,8 +100,15 @@ class FlowNetwork {
     VirtualTime since;
     std::vector<FlowId> flows;
     uint64_t visited = 0;
-    // While rates are found: what is left of it, and the weights of flows without a rate.
-    double free = 0, waiting = 0;
+    // While rates are found: what may be used of it, what is left of that, and the weights of flows
+    // without a rate.
+    double usable = 0, free = 0, waiting = 0;
+    bool controlled = false;
+    // Since when more is asked of it than it has, how many times as much, and when what may be used
+    // of it changes next.
+    std::optional<VirtualTime> congested_since;
+    double asked = 0;
+    VirtualTime step = VirtualTime::Infinity();
   };
 
   // These links are to be divided anew; what happens at one time is divided once.
@@ -102,6 +117,10 @@ class FlowNetwork {
   // Divides anew what is connected with these links.
   void Divide(std::vector<LinkId> links, VirtualTime now);
   void Fill(const std::vector<LinkId>& links, const std::vector<FlowId>& flows);
+  // Finds what may be used of controlled links, after a Fill() with all of them; then flows have to
+  // be divided anew, or false.
+  bool Congest(const std::vector<LinkId>& links, const std::vector<FlowId>& flows, VirtualTime now);
+  void SetCongestion(LinkId id, double asked, VirtualTime now);
   void Book(Flow& flow, VirtualTime now);
   void Book(LinkId id, VirtualTime now);
   void SetEnd(FlowId id, Flow& flow, VirtualTime now);
@@ -111,6 +130,7 @@ class FlowNetwork {
   std::vector<Link> links_;
   absl::flat_hash_map<FlowId, Flow> flows_;
   std::set<std::pair<VirtualTime, FlowId>> ends_;
+  std::set<std::pair<VirtualTime, LinkId>> steps_;  // of links' congestion
   FlowId next_ = 1;
   uint64_t visit_ = 0;
   std::vector<LinkId> touched_;

@@ -193,5 +193,46 @@ TEST_F(FlowNetworkTest, SharesAreFairWhateverTheNetwork) {
   }
 }
 
+TEST_F(FlowNetworkTest, CongestionControlCostsThoseWhoMeet) {
+  const LinkId one = network_.AddLink(50 * kGb), two = network_.AddLink(50 * kGb),
+               down = network_.AddLink(50 * kGb);
+  network_.Control(down);
+  Start(0, {one, down}, 32e6);
+  EXPECT_EQ(Run(), (std::vector<double>{640}));  // alone it is asked for what it has
+  const VirtualTime begin = At(1000);
+  Start(1000, {one, down}, 16e6);
+  Start(1000, {two, down}, 16e6);
+  EXPECT_LT(network_.NextEnd(), begin + VirtualSpan::Microseconds(640));  // a change of rates
+  const auto ends = Run();
+  EXPECT_EQ(ends[1], ends[2]);
+  EXPECT_GT(ends[1] - 1000, 800);
+  EXPECT_LT(ends[1] - 1000, 900);
+  // It is over with them.
+  Start(3000, {two, down}, 32e6);
+  EXPECT_EQ(Run().back(), 3640);
+}
+
+TEST_F(FlowNetworkTest, WhoComesLaterMakesItWorseAnew) {
+  const LinkId down = network_.AddLink(50 * kGb);
+  network_.Control(down);
+  std::vector<LinkId> up;
+  for (int i = 0; i < 3; ++i) up.push_back(network_.AddLink(50 * kGb));
+  const FlowId first = Start(0, {up[0], down}, 1e9);
+  Start(0, {up[1], down}, 1e9);
+  while (network_.NextEnd() < At(4000)) network_.Ended(network_.NextEnd());
+  EXPECT_GT(2 * network_.RateOf(first), 0.9 * 50 * kGb);  // they have come back
+  Start(4000, {up[2], down}, 1e9);
+  while (network_.NextEnd() < At(4200)) network_.Ended(network_.NextEnd());
+  EXPECT_LT(3 * network_.RateOf(first), 0.8 * 50 * kGb);
+}
+
+TEST_F(FlowNetworkTest, WhoSharesASenderAsksForNoMoreThanItHas) {
+  const LinkId up = network_.AddLink(50 * kGb), down = network_.AddLink(50 * kGb);
+  network_.Control(down);
+  Start(0, {up, down}, 16e6);
+  Start(0, {up, down}, 16e6);
+  EXPECT_EQ(Run(), (std::vector<double>{640, 640}));
+}
+
 }  // namespace
 }  // namespace phantora

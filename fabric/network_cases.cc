@@ -34,10 +34,18 @@ void RunUntil(const NetworkCase& network_case, VirtualTime until, Network& netwo
 
 double NetworkResult::Last() const { return *std::max_element(seconds.begin(), seconds.end()); }
 
-NetworkResult RunFlows(const NetworkCase& network_case, const PacketOptions& options) {
+namespace {
+
+NetworkResult RunFlowNetwork(const NetworkCase& network_case, const PacketOptions& options,
+                             bool controlled) {
   FlowNetwork network;
   for (const auto& link : network_case.links)
     network.AddLink(link.bytes_per_s * PayloadShare(options));
+  for (const auto& flow : network_case.flows) {
+    for (const auto& path : flow.paths) {
+      for (size_t hop = 1; controlled && hop < path.size(); ++hop) network.Control(path[hop]);
+    }
+  }
   NetworkResult result;
   for (const auto& flow : network_case.flows) {
     RunUntil(network_case, flow.start, network, result.seconds);
@@ -56,6 +64,16 @@ NetworkResult RunFlows(const NetworkCase& network_case, const PacketOptions& opt
     }
   }
   return result;
+}
+
+}  // namespace
+
+NetworkResult RunFlows(const NetworkCase& network_case, const PacketOptions& options) {
+  return RunFlowNetwork(network_case, options, false);
+}
+
+NetworkResult RunControlledFlows(const NetworkCase& network_case, const PacketOptions& options) {
+  return RunFlowNetwork(network_case, options, true);
 }
 
 NetworkResult RunPackets(const NetworkCase& network_case, const PacketOptions& options) {

@@ -40,6 +40,8 @@ struct NetworkResult {
 
 // Max-min fair shares of what headers leave of the links, after the latency of the path.
 NetworkResult RunFlows(const NetworkCase& network_case, const PacketOptions& options);
+// The same with congestion control at all links but senders' own.
+NetworkResult RunControlledFlows(const NetworkCase& network_case, const PacketOptions& options);
 NetworkResult RunPackets(const NetworkCase& network_case, const PacketOptions& options);
 
 // Links of 400 Gbit/s, 0.6 us each, the switch at the end included: assumed, not measured.

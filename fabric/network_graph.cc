@@ -51,6 +51,10 @@ NodeId NetworkGraph::AddNode(std::string name) {
   return static_cast<NodeId>(nodes_.size() - 1);
 }
 
+void NetworkGraph::Control(NodeId from) {
+  for (const LinkId link : nodes_[from].out) network_->Control(link);
+}
+
 LinkId NetworkGraph::Connect(NodeId a, NodeId b, double bytes_per_s, VirtualSpan latency) {
   const LinkId first = network_->AddLink(bytes_per_s), second = network_->AddLink(bytes_per_s);
   edges_[first] = {a, b, latency, second};

@@ -37,6 +37,8 @@ class NetworkGraph {
   explicit NetworkGraph(FlowNetwork* network) : network_(network) {}
 
   NodeId AddNode(std::string name);
+  // Congestion control acts on links that begin at this node, a switch.
+  void Control(NodeId from);
   // Both ways, each of its own. Returns the first of the two links; the other follows it.
   LinkId Connect(NodeId a, NodeId b, double bytes_per_s, VirtualSpan latency);
   // Neither way of this link is used by later routes, or both are again. `why` goes on from the

@@ -19,12 +19,13 @@ void Row(const std::string& name, const NetworkCase& network_case) {
                 ideal.seconds.back() / real.seconds.back(), size_t{real.counts.pauses},
                 real.longest_queue_bytes / 1e3);
   }
-  std::printf("\n");
+  std::printf("   %5.3f\n",
+              ideal.Last() / RunControlledFlows(network_case, PacketOptions()).Last());
 }
 
 void Table() {
-  std::printf("%-28s %9s   %-25s %-25s %s\n", "case", "ideal us", "pauses only", "DCQCN, paper",
-              "DCQCN, vendor");
+  std::printf("%-28s %9s   %-25s %-25s %-25s %s\n", "case", "ideal us", "pauses only",
+              "DCQCN, paper", "DCQCN, vendor", "flows with DCQCN");
   std::printf("%38s", "");
   for (int i = 0; i < 3; ++i) std::printf("   %5s %5s %6s %5s", "all", "last", "pauses", "kB");
   std::printf("\n");

@@ -112,6 +112,25 @@ TEST(NetworkModelsTest, DcqcnCostsAnIncastItsFirstMillisecond) {
   EXPECT_LT(Share(Incast(8, 8e6), PaperDcqcn()), 0.4);
 }
 
+TEST(NetworkModelsTest, FlowsKnowWhatDcqcnCosts) {
+  const auto expect_like_packets = [](const NetworkCase& network_case, double tolerance) {
+    const double flows = RunControlledFlows(network_case, VendorDcqcn()).Last();
+    EXPECT_NEAR(flows / RunPackets(network_case, VendorDcqcn()).Last(), 1, tolerance);
+  };
+  for (const int senders : {2, 4, 8, 16}) {
+    for (const double bytes : {1e6, 8e6, 64e6}) {
+      SCOPED_TRACE(testing::Message() << senders << " x " << bytes);
+      expect_like_packets(Incast(senders, bytes), 0.15);
+    }
+  }
+  for (const double bytes : {16e6, 64e6}) {
+    expect_like_packets(RingOfEight({0, 0, 0, 1, 0, 0, 0, 1}, bytes), 0.2);
+    expect_like_packets(RingOfEight({0, 0, 0, 0, 1, 1, 1, 1}, bytes), 0.01);
+    expect_like_packets(RingOfEight({}, bytes), 0.01);
+    expect_like_packets(AllToAll(true, bytes / 16), 0.02);
+  }
+}
+
 TEST(NetworkModelsTest, SmallBuffersPauseBeforeAnythingIsMarked) {
   NetworkCase made = Incast(8, 8e6);
   made.buffer_bytes = 200e3;

@@ -22,9 +22,11 @@
 namespace phantora {
 namespace {
 
-// Pages that a process must have got, or others given to the pool, before it is looked at again: no
-// less than this part of what it has of its own. A look takes a second for two gigabytes.
+// Pages that a process must have got before it is looked at again: no less than this part of what
+// it has of its own. A look takes a second for two gigabytes.
 constexpr uint64_t kWorthWhileShare = 2, kWorthWhile = (64 << 20) / kPageBytes;
+// Or others given this part of what it has.
+constexpr uint64_t kGivenShare = 4;
 constexpr int64_t kLookEvery = 1'000'000'000;  // ns of real time
 // With less than this part of the machine's memory left, ranks that go on would use it up before
 // their turn comes: then less is worth a look, and nobody is served meanwhile.
@@ -133,8 +135,10 @@ bool PageSharing::Wants(pid_t id, bool urgent) {
   const uint64_t own = AnonymousPages(id);
   const uint64_t worth_while =
       std::max(urgent ? kWorthWhileNow : kWorthWhile, process.own / kWorthWhileShare);
-  return own >= process.own + worth_while ||
-         (own >= worth_while && pool_->pages() >= process.pool + worth_while);
+  if (own >= process.own + worth_while) return true;
+  // What others have given may be what this one had before.
+  const uint64_t given = std::max(kWorthWhile, own / kGivenShare);
+  return own >= given && pool_->pages() >= process.pool + given;
 }
 
 void PageSharing::FindRunsIn(pid_t process, int pagemap, uint64_t begin, uint64_t end,

@@ -90,9 +90,23 @@ def main():
         assert digest(mapped) == expected[3]
     else:
         assert not any(mapped[i] for i in range(0, MAPPED, 997))
-    # Grown in place or elsewhere, or not at all; what is new is zero.
+    # Moved, it is the same, and given back as above.
     libc = ctypes.CDLL(None, use_errno=True)
     libc.mmap.restype = libc.mremap.restype = ctypes.c_void_p
+    old = libc.mmap(None, ctypes.c_size_t(MAPPED), 3, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, 0)
+    ctypes.memmove(ctypes.c_void_p(old), pattern * (MAPPED // len(pattern)), MAPPED)
+    for _ in range(2000):
+        time.sleep(0.001)
+    place = libc.mmap(None, ctypes.c_size_t(MAPPED), 0, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, 0)
+    may_move, fixed = 1, 2  # MREMAP_*
+    part = 16 * PAGE  # of one mapping: the call takes no more
+    moved = libc.mremap(ctypes.c_void_p(old), ctypes.c_size_t(part), ctypes.c_size_t(part), may_move | fixed,
+                        ctypes.c_void_p(place))
+    if moved == place:
+        assert ctypes.string_at(moved, part) == pattern[:part]
+        given_back = libc.madvise(ctypes.c_void_p(moved), ctypes.c_size_t(part), mmap.MADV_DONTNEED) == 0
+        assert ctypes.string_at(moved, part) == (bytes(part) if given_back else pattern[:part])
+    # Grown in place or elsewhere, or not at all; what is new is zero.
     libc.realloc.restype = ctypes.c_void_p
     libc.malloc.restype = ctypes.c_void_p
     block = libc.malloc(ctypes.c_size_t(SAME))

@@ -294,7 +294,7 @@ bool PageSharing::MayShare(const Process& process, uint64_t begin, uint64_t end)
 bool PageSharing::Shares(pid_t id, uint64_t begin, uint64_t end) {
   Process& process = processes_[id];
   // A child begins with what its parent shared.
-  if (!process.is_known) ReadShared(id, process);
+  if (!process.is_known || process.moves) ReadShared(id, process);
   if (!MayShare(process, begin, end)) return false;
   ReadShared(id, process);  // it may have been unmapped since
   return MayShare(process, begin, end);
@@ -307,9 +307,12 @@ bool PageSharing::Serve(const seccomp_notif& notification, pid_t process,
   if (!is_mremap && notification.data.nr != SYS_madvise) return false;
   const uint64_t begin = arguments[0], end = begin + arguments[1];
   const bool grows = is_mremap && arguments[2] > arguments[1];
-  if (any_ && (grows || !is_mremap) && Shares(process, begin, end)) {
+  if (!any_ || !Shares(process, begin, end)) {
+    listener.ReplyContinue(notification.id);
+  } else if (grows || !is_mremap) {
     listener.ReplyError(notification.id, is_mremap ? ENOMEM : EINVAL);
   } else {
+    processes_[process].moves = true;
     listener.ReplyContinue(notification.id);
   }
   return true;

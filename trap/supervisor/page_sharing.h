@@ -62,6 +62,7 @@ class PageSharing {
     // What comes from the pool, in order, and perhaps what has been unmapped since.
     std::vector<Range> mapped;
     bool is_known = false;  // `mapped` is
+    bool moves = false;     // some of it may lie elsewhere by now
   };
   // Of the process's memory.
   struct Run {

@@ -6,14 +6,16 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 
 namespace phantora {
 namespace {
 
 // A signal that is delivered just before its thread enters the system call interrupts
-// nothing, so it is sent again.
-constexpr std::chrono::microseconds kRepeat(200);
+// nothing, so it is sent again; and again, more rarely, while the thread is busy with something
+// else.
+constexpr std::chrono::microseconds kRepeat(200), kLongestRepeat(5000);
 
 // Standard signals do not queue up while they are blocked.
 constexpr int kSignal = SIGURG;
@@ -63,9 +65,10 @@ void EventInterrupter::Run(pid_t process, pid_t thread) {
     if (stopping()) return;
     std::unique_lock lock(mutex_);
     raised_.store(true, std::memory_order_release);
-    while (raised() && !stopping()) {
+    for (auto repeat = kRepeat; raised() && !stopping();
+         repeat = std::min(2 * repeat, kLongestRepeat)) {
       syscall(SYS_tgkill, process, thread, kSignal);
-      changed_.wait_for(lock, kRepeat);
+      changed_.wait_for(lock, repeat);
     }
   }
 }

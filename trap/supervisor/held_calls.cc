@@ -23,7 +23,8 @@ HeldCalls::HeldCalls(int epoll) : epoll_(epoll) {
 void HeldCalls::Add(uint64_t id, HeldCall call) {
   threads_[call.thread] = id;
   room_waiters_ += call.for_room;
-  if (call.for_gpu()) ++gpu_waiters_[call.process];
+  if (call.for_gpu()) gpu_waiters_[call.process].insert(id);
+  if (call.deadline != VirtualTime::Infinity()) deadlines_.emplace(call.deadline, id);
   if (call.wait != nullptr) {
     if (const int descriptor = call.wait->watched(); descriptor >= 0) {
       epoll_event event{};
@@ -37,8 +38,10 @@ void HeldCalls::Add(uint64_t id, HeldCall call) {
   }
   const auto added = calls_.emplace(id, std::move(call)).first;
   const HeldCall& held = added->second;
-  if (held.wait != nullptr && held.wait->is_polled())
+  if (held.wait != nullptr && held.wait->is_polled()) {
     polled_.emplace(std::pair(held.process, id), added);
+    polled_shared_ += held.wait->is_private() ? 0 : 1;
+  }
 }
 
 HeldCall HeldCalls::Take(Calls::iterator it) {
@@ -48,9 +51,13 @@ HeldCall HeldCalls::Take(Calls::iterator it) {
     threads_.erase(held);
   }
   room_waiters_ -= call.for_room;
-  if (call.for_gpu() && --gpu_waiters_[call.process] == 0) gpu_waiters_.erase(call.process);
+  if (auto waiters = gpu_waiters_.find(call.process); call.for_gpu()) {
+    waiters->second.erase(it->first);
+    if (waiters->second.empty()) gpu_waiters_.erase(waiters);
+  }
+  deadlines_.erase({call.deadline, it->first});
   if (call.wait != nullptr) {
-    polled_.erase({call.process, it->first});
+    if (polled_.erase({call.process, it->first}) > 0 && !call.wait->is_private()) --polled_shared_;
     if (call.wait->watched() >= 0) {
       watched_.erase(call.wait->watched());
       all_copies_ -= call.wait->copies() + 1;
@@ -61,11 +68,6 @@ HeldCall HeldCalls::Take(Calls::iterator it) {
   }
   calls_.erase(it);
   return call;
-}
-
-int HeldCalls::gpu_waiters(pid_t process) const {
-  auto it = gpu_waiters_.find(process);
-  return it == gpu_waiters_.end() ? 0 : it->second;
 }
 
 size_t HeldCalls::copies_left(pid_t process) const {
@@ -90,14 +92,7 @@ HeldCalls::Calls::iterator HeldCalls::Watching(int descriptor, bool* known) {
 }
 
 HeldCalls::Calls::iterator HeldCalls::Earliest() {
-  auto earliest = calls_.end();
-  for (auto it = calls_.begin(); it != calls_.end(); ++it) {
-    if (it->second.deadline == VirtualTime::Infinity()) continue;
-    if (earliest == calls_.end() || it->second.deadline < earliest->second.deadline) {
-      earliest = it;
-    }
-  }
-  return earliest;
+  return deadlines_.empty() ? calls_.end() : calls_.find(deadlines_.begin()->second);
 }
 
 }  // namespace phantora

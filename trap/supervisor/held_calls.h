@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -51,11 +52,13 @@ class HeldCalls {
   Calls::iterator Find(uint64_t id) { return calls_.find(id); }
   bool empty() const { return calls_.empty(); }
   bool HoldsThread(pid_t thread) const { return threads_.contains(thread); }
-  // How many threads of the process wait for its GPUs.
-  int gpu_waiters(pid_t process) const;
+  // Calls that wait for GPUs, by process.
+  const std::map<pid_t, std::set<uint64_t>>& gpu_waiters() const { return gpu_waiters_; }
   int room_waiters() const { return room_waiters_; }
 
   size_t polled() const { return polled_.size(); }
+  // Of them, those whose memory other processes may change.
+  size_t polled_shared() const { return polled_shared_; }
   // Calls of `process` (0: of all, one process after another) whose end is found by looking at
   // memory.
   std::pair<Polled::const_iterator, Polled::const_iterator> PolledOf(pid_t process) const;
@@ -74,9 +77,11 @@ class HeldCalls {
   Calls calls_;
   absl::flat_hash_map<pid_t, uint64_t> threads_;
   absl::flat_hash_map<int, uint64_t> watched_;  // descriptor -> call
-  absl::flat_hash_map<pid_t, int> gpu_waiters_;
+  std::map<pid_t, std::set<uint64_t>> gpu_waiters_;
+  std::set<std::pair<VirtualTime, uint64_t>> deadlines_;  // of calls that end by themselves
   int room_waiters_ = 0;
   Polled polled_;  // by process and notification id
+  size_t polled_shared_ = 0;
   absl::flat_hash_map<pid_t, size_t> copies_;
   size_t all_copies_ = 0, most_copies_ = 0;
 };

@@ -15,8 +15,8 @@
 namespace phantora {
 namespace {
 
-constexpr uint32_t kMostPages = 16 << 20;       // 64 GiB
-constexpr uint32_t kGrowth = 4096;              // pages at a time
+constexpr uint32_t kMostPages = 16 << 20;      // 64 GiB
+constexpr uint32_t kGrowth = 4096;             // pages at a time
 constexpr size_t kMostSeen = size_t{8} << 20;  // of 100,000 pages of each of 64 processes
 #ifndef F_SEAL_FUTURE_WRITE
 #define F_SEAL_FUTURE_WRITE 0x0010  // linux/fcntl.h
@@ -56,6 +56,17 @@ bool PagePool::Equals(uint32_t number, const uint8_t* page) const {
   return number < pages_ && std::memcmp(memory_ + number * kPageBytes, page, kPageBytes) == 0;
 }
 
+uint32_t PagePool::given(pid_t process) const {
+  const auto found = given_.find(process);
+  return found == given_.end() ? 0 : found->second;
+}
+
+uint32_t PagePool::TakeGiven(pid_t process) {
+  const uint32_t given = this->given(process);
+  given_.erase(process);
+  return given;
+}
+
 std::optional<uint32_t> PagePool::Offer(pid_t process, const uint8_t* page) {
   const uint64_t hash = HashOf(page);
   if (const auto found = by_hash_.find(hash); found != by_hash_.end()) {
@@ -71,6 +82,7 @@ std::optional<uint32_t> PagePool::Offer(pid_t process, const uint8_t* page) {
     return std::nullopt;
   }
   std::memcpy(memory_ + pages_ * kPageBytes, page, kPageBytes);
+  ++given_[first->second];
   seen_.erase(first);
   by_hash_[hash] = pages_;
   return pages_++;

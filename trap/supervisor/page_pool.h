@@ -35,6 +35,10 @@ class PagePool {
   bool Equals(uint32_t number, const uint8_t* page) const;
 
   uint32_t pages() const { return pages_; }
+  // How many pages that the process has offered in vain are there by now, others having offered
+  // their like; counted anew from here.
+  uint32_t TakeGiven(pid_t process);
+  uint32_t given(pid_t process) const;
   // Cannot be written by who has it.
   int file() const { return reader_.get(); }
 
@@ -46,6 +50,7 @@ class PagePool {
   uint32_t pages_ = 0;
   absl::flat_hash_map<uint64_t, uint32_t> by_hash_;
   absl::flat_hash_map<uint64_t, pid_t> seen_;  // who has pages of this hash that are not here
+  absl::flat_hash_map<pid_t, uint32_t> given_;
 };
 
 }  // namespace phantora

@@ -30,6 +30,20 @@ TEST(PagePoolTest, TakesInWhatASecondProcessHas) {
   EXPECT_FALSE(pool.Equals(2, two.data()));
 }
 
+TEST(PagePoolTest, TellsWhoOfferedInVainBefore) {
+  auto made = PagePool::Create();
+  ASSERT_TRUE(made.ok()) << made.status();
+  PagePool& pool = **made;
+  for (uint8_t value = 1; value <= 3; ++value) pool.Offer(10, Page(value).data());
+  pool.Offer(11, Page(1).data());
+  pool.Offer(12, Page(1).data());  // it is there already
+  pool.Offer(12, Page(2).data());
+  EXPECT_EQ(pool.given(10), 2u);
+  EXPECT_EQ(pool.given(11), 0u);
+  EXPECT_EQ(pool.TakeGiven(10), 2u);
+  EXPECT_EQ(pool.given(10), 0u);
+}
+
 TEST(PagePoolTest, OthersReadAndCopyButDoNotWrite) {
   auto made = PagePool::Create();
   ASSERT_TRUE(made.ok()) << made.status();

@@ -14,6 +14,7 @@
 #include <fstream>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_format.h"
 #include "trap/supervisor/stopped_process.h"
@@ -22,11 +23,10 @@
 namespace phantora {
 namespace {
 
-// Pages that a process must have got before it is looked at again: no less than this part of what
-// it has of its own. A look takes a second for two gigabytes.
+// Pages that a process must have got, or that others have come to have too, before it is looked at
+// again: no less than this part of what it has of its own, all of which is read then. A look takes
+// a second for one gigabyte or two.
 constexpr uint64_t kWorthWhileShare = 2, kWorthWhile = (64 << 20) / kPageBytes;
-// Or others given this part of what it has.
-constexpr uint64_t kGivenShare = 4;
 constexpr int64_t kLookEvery = 1'000'000'000;  // ns of real time
 // With less than this part of the machine's memory left, ranks that go on would use it up before
 // their turn comes: then less is worth a look, and nobody is served meanwhile.
@@ -125,6 +125,11 @@ bool PageSharing::IsUrgent() {
   return available < total / kUrgentShare;
 }
 
+void PageSharing::ProcessDied(pid_t process) {
+  processes_.erase(process);
+  pool_->TakeGiven(process);
+}
+
 bool PageSharing::Wants(pid_t id, bool urgent) {
   StoppedProcess::ReleaseLate();
   Process& process = processes_[id];
@@ -133,12 +138,9 @@ bool PageSharing::Wants(pid_t id, bool urgent) {
   if (!urgent && now < process.next_look_ns) return false;
   process.next_look_ns = now + kLookEvery;
   const uint64_t own = AnonymousPages(id);
-  const uint64_t worth_while =
-      std::max(urgent ? kWorthWhileNow : kWorthWhile, process.own / kWorthWhileShare);
-  if (own >= process.own + worth_while) return true;
-  // What others have given may be what this one had before.
-  const uint64_t given = std::max(kWorthWhile, own / kGivenShare);
-  return own >= given && pool_->pages() >= process.pool + given;
+  const uint64_t got = own - std::min(own, process.own);
+  const uint64_t least = urgent ? kWorthWhileNow : kWorthWhile;
+  return got + pool_->given(id) >= std::max(least, process.own / kWorthWhileShare);
 }
 
 void PageSharing::FindRunsIn(pid_t process, int pagemap, uint64_t begin, uint64_t end,
@@ -235,6 +237,8 @@ bool PageSharing::FindRuns(pid_t process, std::vector<Run>& runs) {
 
 bool PageSharing::Share(pid_t id, uint64_t call, NotifyListener& listener,
                         const std::function<bool(pid_t)>& held) {
+  const int64_t begin = Now();
+  const absl::Cleanup note = [&] { took_ns_ += Now() - begin; };
   const auto stopped = StoppedProcess::Stop(id, held);
   std::vector<Run> runs;
   if (stopped == nullptr || !FindRuns(id, runs)) {
@@ -243,6 +247,7 @@ bool PageSharing::Share(pid_t id, uint64_t call, NotifyListener& listener,
     return false;
   }
   ++looks_;
+  pool_->TakeGiven(id);
   const auto descriptor = listener.AddDescriptor(call, pool_->file());
   if (!descriptor.ok()) return false;
   const auto file = static_cast<uint64_t>(*descriptor);
@@ -267,7 +272,6 @@ bool PageSharing::Share(pid_t id, uint64_t call, NotifyListener& listener,
   stopped->Call(SYS_close, {file, 0, 0, 0, 0, 0});
   ReadShared(id, process);
   process.own = AnonymousPages(id);
-  process.pool = pool_->pages();
   return done;
 }
 
@@ -323,8 +327,9 @@ std::string PageSharing::Describe() const {
   const auto mib = [](uint64_t pages) { return pages * kPageBytes >> 20; };
   return absl::StrFormat(
       "memory: %d MiB of processes were found to be the same and are shared (%d MiB), %d MiB of "
-      "zeros given back; %d looks, %d in vain",
-      mib(shared_), mib(pool_->pages()), mib(zeros_), looks_, failures_);
+      "zeros given back; %d looks, %d in vain, took %.1f s",
+      mib(shared_), mib(pool_->pages()), mib(zeros_), looks_, failures_,
+      static_cast<double>(took_ns_) * 1e-9);
 }
 
 }  // namespace phantora

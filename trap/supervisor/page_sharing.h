@@ -45,7 +45,7 @@ class PageSharing {
   // madvise and mremap of a thread of this process; false if the call is none of them.
   bool Serve(const seccomp_notif& notification, pid_t process, NotifyListener& listener);
 
-  void ProcessDied(pid_t process) { processes_.erase(process); }
+  void ProcessDied(pid_t process);
 
   // "820 MiB of 4 processes are shared, which take 210 MiB"; empty if nothing is.
   std::string Describe() const;
@@ -56,7 +56,6 @@ class PageSharing {
   };
   struct Process {
     uint64_t own = 0;                           // pages, after the last look
-    uint32_t pool = 0;                          // pages that were in the pool then
     uint64_t shared = 0;                        // pages
     int64_t next_look_ns = 0, next_try_ns = 0;  // real time
     // What comes from the pool, in order, and perhaps what has been unmapped since.
@@ -85,6 +84,7 @@ class PageSharing {
   absl::flat_hash_map<pid_t, Process> processes_;
   uint64_t shared_ = 0, zeros_ = 0, looks_ = 0,
            failures_ = 0;  // pages; of all processes that ever were
+  int64_t took_ns_ = 0;    // of real time, in which nobody was served
   bool any_ = false;
   std::vector<uint8_t> bytes_;  // that a look has read last
 };

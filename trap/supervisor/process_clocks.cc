@@ -25,6 +25,9 @@ constexpr VirtualSpan kTurnOfWait = VirtualSpan::Microseconds(1);
 constexpr size_t kMostFruitless = 1 << 16;
 // Of a loop that waits for time to pass, where processor time counts.
 constexpr VirtualSpan kLongestTurn = VirtualSpan::Microseconds(50);
+// The kernel takes note of the processor time of one that runs so often at least (CONFIG_HZ is 250
+// mostly), ns.
+constexpr int64_t kTickOfProcessorTime = 5'000'000;
 // By how much a thread may have read a later time than its process has.
 constexpr VirtualSpan kFurthestAhead = VirtualSpan::Microseconds(1);
 // What stopping in a call costs the thread that stops, ns of its processor time.
@@ -87,7 +90,8 @@ bool ProcessClocks::RestsStill(const Process& process) const {
 
 void ProcessClocks::BeginLook(Process& process) const {
   process.rested_at = HostNanoseconds(ProcessorClock(process.id));
-  process.polled_at_rest = false;
+  // It may run still, and then have been looked at last with the same processor time.
+  process.looked_at = -1;
 }
 
 void ProcessClocks::NoteRest(Process& process) const {
@@ -98,10 +102,25 @@ void ProcessClocks::NoteRest(Process& process) const {
 
 void ProcessClocks::Stir(pid_t id) {
   if (id != 0) {
-    if (Process* process = Find(id)) process->at_rest = false;
+    if (Process* process = Find(id)) {
+      process->at_rest = false;
+      process->may_run_until = HostNanoseconds(CLOCK_MONOTONIC) + kTickOfProcessorTime;
+    }
     return;
   }
   for (auto& [other, process] : processes_) process->at_rest = false;
+}
+
+bool ProcessClocks::HasLookedAt(Process& process) const {
+  const int64_t used =
+      process.at_rest ? process.rested_at : HostNanoseconds(ProcessorClock(process.id));
+  const int64_t now = HostNanoseconds(CLOCK_MONOTONIC);
+  if (used != process.looked_at) {
+    process.looked_at = used;
+    if (!process.at_rest) process.may_run_until = now + kTickOfProcessorTime;
+    return false;
+  }
+  return process.at_rest || now >= process.may_run_until;
 }
 
 void ProcessClocks::TakeProcessorTime(Process& process, pid_t id) {
@@ -300,7 +319,7 @@ void ProcessClocks::ForgetThread(Process& process, pid_t id, pid_t thread) {
 
 void ProcessClocks::LiftAll(VirtualTime to, bool account) {
   for (auto& [id, process] : processes_) {
-    if (account) TakeProcessorTime(*process, id);
+    if (account && !process->at_rest) TakeProcessorTime(*process, id);
     process->now = std::max(process->now, to);
   }
 }
@@ -344,7 +363,8 @@ int ProcessClocks::Nudge(const std::function<bool(pid_t)>& waits) {
     if (!process->uses_gpu) continue;
     if (CountsProcessorTime()) {
       // Who has not run has submitted nothing, and may have nothing due. (What others have written
-      // for its GPUs to see is looked for before time passes.)
+      // for its GPUs to see is looked for before time passes, and so is who wakes.)
+      if (process->at_rest) continue;
       const int64_t used = HostNanoseconds(ProcessorClock(id));
       if (used == process->used_at_nudge && !IsDue(*process, id)) continue;
       process->used_at_nudge = used;

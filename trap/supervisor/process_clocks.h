@@ -50,9 +50,9 @@ class ProcessClocks {
     // been given no reason to go on since.
     bool at_rest = false;
     int64_t rested_at = 0;
-    // The memory that its own calls wait for has been looked at since.
-    bool polled_at_rest = false;
-    bool polled() const { return at_rest && polled_at_rest; }
+    // Its processor time when the memory that its own calls wait for was looked at last, and real
+    // time until which it may be running without that being seen in its processor time, ns.
+    int64_t looked_at = -1, may_run_until = 0;
     bool uses_gpu = false;
     VirtualTime next_event = VirtualTime::Infinity();  // of its GPUs
     bool seen = false;              // its GPUs have done something that these may wait for
@@ -114,6 +114,9 @@ class ProcessClocks {
   void NoteRest(Process& process) const;
   // A thread of the process (0: of any) may go on.
   void Stir(pid_t process);
+  // The memory that the process's own calls wait for is about to be looked at: has it been, since
+  // the process ran last?
+  bool HasLookedAt(Process& process) const;
 
   void TakeProcessorTime(Process& process, pid_t id);
   // What it has used since it was looked at does not count.

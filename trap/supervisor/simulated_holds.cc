@@ -148,6 +148,7 @@ void SimulatedTime::Hold(uint64_t id, HeldCall held) {
     process.fruitless.erase(held.thread);
     process.driver_calls = 0;
   }
+  process.looked_at = -1;
   Log(held, "begins");
   held_.Add(id, std::move(held));
 }
@@ -185,28 +186,24 @@ void SimulatedTime::LetGpuWaitersGo(pid_t id, NotifyListener& listener) {
   process.seen = false;
   pid_t runner = 0;
   int runners = 0;
-  for (auto it = held_.begin(); it != held_.end();) {
-    auto next = std::next(it);
-    if (it->second.process == id && it->second.for_gpu()) {
-      const uint64_t notification = it->first;
-      const HeldCall held = held_.Take(it);
-      process.waited = process.waited + (process.now - held.since);
-      Thread& thread = process.threads[held.thread];
-      if (thread.waited_until != held.since) clocks_.EndWait(thread, id, held.thread);
-      if (thread.waiting_since == VirtualTime()) thread.waiting_since = held.since;
-      thread.waited_until = process.now;
-      Log(held, "looks again:");
-      runner = held.thread;
-      ++runners;
-      if (WriteClock(held.thread, held.clock_out, held.clock, process.now)) {
-        listener.ReplyValue(notification, 0);
-      } else {
-        listener.ReplyError(notification, EFAULT);
-      }
+  const auto waiters = held_.gpu_waiters().find(id);
+  if (waiters == held_.gpu_waiters().end()) return;
+  for (const uint64_t notification : std::vector(waiters->second.begin(), waiters->second.end())) {
+    const HeldCall held = held_.Take(held_.Find(notification));
+    process.waited = process.waited + (process.now - held.since);
+    Thread& thread = process.threads[held.thread];
+    if (thread.waited_until != held.since) clocks_.EndWait(thread, id, held.thread);
+    if (thread.waiting_since == VirtualTime()) thread.waiting_since = held.since;
+    thread.waited_until = process.now;
+    Log(held, "looks again:");
+    runner = held.thread;
+    ++runners;
+    if (WriteClock(held.thread, held.clock_out, held.clock, process.now)) {
+      listener.ReplyValue(notification, 0);
+    } else {
+      listener.ReplyError(notification, EFAULT);
     }
-    it = next;
   }
-  if (runners == 0) return;
   Runs(runner, id);
   sole_runner_ = runners == 1 && quiet_ ? runner : 0;
   quiet_ = sole_runner_ != 0;
@@ -216,29 +213,31 @@ void SimulatedTime::LetServedWaitersGo(NotifyListener& listener) {
   if (held_.empty()) return;
   LetRoomWaitersGo(listener);
   std::vector<pid_t> served;
-  for (const auto& [id, process] : clocks_.all()) {
-    if (process->seen && held_.gpu_waiters(id) > 0) served.push_back(id);
-  }
-  for (const auto& [id, held] : held_.all()) {
-    // It waited for its GPUs, and they have nothing more to do.
-    if (!held.for_gpu() || held.deadline != VirtualTime::Infinity()) continue;
-    const Process& process = clocks_.Of(held.process);
-    if (process.next_event == VirtualTime::Infinity() && !process.waits_for_others) {
-      served.push_back(held.process);
-    }
+  for (const auto& [id, calls] : held_.gpu_waiters()) {
+    const Process& process = clocks_.Of(id);
+    // They waited for its GPUs, which have nothing more to do.
+    const bool idle = process.next_event == VirtualTime::Infinity() && !process.waits_for_others;
+    const bool in_vain = idle && std::any_of(calls.begin(), calls.end(), [this](uint64_t call) {
+                           return held_.Find(call)->second.deadline == VirtualTime::Infinity();
+                         });
+    if (process.seen || in_vain) served.push_back(id);
   }
   for (const pid_t process : served) LetGpuWaitersGo(process, listener);
 }
 
-std::vector<uint64_t> SimulatedTime::ChangedCalls(pid_t process) {
+std::vector<uint64_t> SimulatedTime::ChangedCalls(pid_t process, bool if_ran) {
   const int64_t begin = HostNanoseconds(CLOCK_MONOTONIC);
   const auto [first, last] = held_.PolledOf(process);
   std::vector<uint64_t> changed;
   std::vector<RemoteAddress> words;
   std::vector<uint32_t> values;
+  pid_t last_process = 0;
+  bool known = false;
   for (auto it = first; it != last;) {
     const pid_t of = it->first.first;
-    const bool known = clocks_.Of(of).polled();
+    if (std::exchange(last_process, of) != of) {
+      known = if_ran && clocks_.HasLookedAt(clocks_.Of(of));
+    }
     std::vector<std::pair<uint64_t, const TimedWait*>> waits;
     words.clear();
     for (; it != last && it->first.first == of && words.size() < kWordsAtATime; ++it) {
@@ -257,19 +256,26 @@ std::vector<uint64_t> SimulatedTime::ChangedCalls(pid_t process) {
       if (differs && wait->Changed()) changed.push_back(call);
     }
     // A process that waits for very much memory finds out later.
-    if (process != 0 && HostNanoseconds(CLOCK_MONOTONIC) - begin > kLongestLook) break;
+    if (!if_ran && HostNanoseconds(CLOCK_MONOTONIC) - begin > kLongestLook) break;
   }
   return changed;
 }
 
 void SimulatedTime::CheckPolled(pid_t process, NotifyListener& listener) {
-  if (held_.polled() == 0) return;
-  for (const uint64_t call : ChangedCalls(process)) {
+  LetGoIfHeld(ChangedCalls(process, process == 0), listener);
+}
+
+void SimulatedTime::CheckPolledOfBlocked(NotifyListener& listener) {
+  const auto blocked = std::exchange(blocked_, {});
+  if (held_.polled_shared() > 0) return CheckPolled(0, listener);
+  for (const pid_t process : blocked) LetGoIfHeld(ChangedCalls(process, true), listener);
+}
+
+void SimulatedTime::LetGoIfHeld(const std::vector<uint64_t>& calls, NotifyListener& listener) {
+  for (const uint64_t call : calls) {
     const auto it = held_.Find(call);
     if (it != held_.end()) LetGo(it, listener, &TimedWait::Ready);
   }
-  if (process != 0) return;
-  for (const auto& [id, known] : clocks_.all()) known->polled_at_rest = known->at_rest;
 }
 
 void SimulatedTime::CheckSignals(NotifyListener& listener) {

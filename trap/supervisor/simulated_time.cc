@@ -17,6 +17,8 @@ namespace {
 
 // Between two looks for calls, ns of real time.
 constexpr int64_t kLongestPass = 10'000'000;
+// Without a look for calls and at threads, ns of real time.
+constexpr int64_t kLongestLook = 200'000;
 // Real time between looks at threads that run, ns. Memory that others wait for to change
 // is looked at more often, as long as that costs little.
 constexpr int64_t kShortestTick = 250'000, kLongestTick = 4'000'000, kPolledTick = 250'000;
@@ -109,7 +111,7 @@ bool SimulatedTime::Ready(int descriptor, NotifyListener& listener) {
     stopped_ = 0;
     if (sole_runner_ != 0) quiet_ = false, sole_runner_ = 0;  // it does something else
     const int nudged =
-        clocks_.Nudge([this](pid_t process) { return held_.gpu_waiters(process) > 0; });
+        clocks_.Nudge([this](pid_t process) { return held_.gpu_waiters().contains(process); });
     counters_.nudges += static_cast<uint64_t>(nudged);
     if (nudged > 0) ticked_ns_ = 0;  // look again soon
     return true;
@@ -152,16 +154,19 @@ bool SimulatedTime::MayPass(VirtualTime to, NotifyListener& listener, bool again
   }
   std::vector<pid_t> behind;
   bool somebody_ahead = false;
+  horizon_ = VirtualTime::Infinity();
   for (const pid_t id : processes_) {
     Process* process = clocks_.Find(id);
-    // Who rested at the last look and has had no reason to wake does so still.
-    const bool rests = process != nullptr && clocks_.RestsStill(*process);
-    if (process != nullptr && !rests) clocks_.TakeProcessorTime(*process, id);
+    if (process != nullptr && process->now < to) {
+      // Who rested at the last look and has had no reason to wake does so still.
+      if (clocks_.RestsStill(*process)) continue;
+      clocks_.TakeProcessorTime(*process, id);
+    }
     if (process != nullptr && process->now >= to) {
       somebody_ahead = true;
+      horizon_ = std::min(horizon_, process->now);
       continue;
     }
-    if (rests) continue;
     if (process != nullptr) clocks_.BeginLook(*process);
     behind.push_back(id);
   }
@@ -171,10 +176,11 @@ bool SimulatedTime::MayPass(VirtualTime to, NotifyListener& listener, bool again
   if (called || !blocked) {
     if (activity_.saw_dying()) processes_known_ = false;
     quiet_ = false;
+    horizon_ = VirtualTime();
     return !called && RunsForNothing();
   }
   for (const pid_t id : behind) {
-    if (Process* process = clocks_.Find(id)) clocks_.NoteRest(*process);
+    if (Process* process = clocks_.Find(id)) clocks_.NoteRest(*process), blocked_.push_back(id);
   }
   // The child of somebody who is ahead is ahead too.
   const auto seen_blocked = [&](pid_t forker) {
@@ -212,13 +218,15 @@ void SimulatedTime::Pass(NotifyListener& listener) {
   const int64_t begin = HostNanoseconds(CLOCK_MONOTONIC);
   const int64_t ticked = ticked_ns_;
   bool hidden_work = false;
+  VirtualTime horizon;
+  int64_t looked = begin;
   const auto held_calls = static_cast<int64_t>(held_.all().size());
   if (begin - last_signal_check_ns_ > std::max(kSignalCheck, held_calls * kSignalCheckPerCall)) {
     CheckSignals(listener);
   }
   // Memory changes when a process runs: its own calls may wait for that, and once in a
   // while others.
-  CheckPolled(stopped_, listener);
+  if (stopped_ >= 0) CheckPolled(std::exchange(stopped_, kNobody), listener);
   CheckTimers(listener);
   ShareMemory(listener);
   while (HostNanoseconds(CLOCK_MONOTONIC) - begin < kLongestPass) {
@@ -240,11 +248,13 @@ void SimulatedTime::Pass(NotifyListener& listener) {
       continue;
     }
     const bool known_quiet = quiet_ && sole_runner_ == 0;
-    if (!known_quiet) {
+    const int64_t now = HostNanoseconds(CLOCK_MONOTONIC);
+    // Nobody is let go without the loop's being left.
+    if (!known_quiet && (next > horizon || now - looked > kLongestLook)) {
       if (!MayPass(next, listener)) break;
       // What was submitted before everybody stopped; not what somebody submits who runs.
       const int submitted = SubmitAll(quiet_ ? VirtualTime::Infinity() : next);
-      CheckPolled(0, listener);
+      CheckPolledOfBlocked(listener);
       if (signals_sent_) {
         signals_sent_ = !quiet_;
         CheckSignals(listener);
@@ -252,6 +262,8 @@ void SimulatedTime::Pass(NotifyListener& listener) {
       // It may have raised an interrupt, and woken somebody.
       if (submitted > 0) quiet_ = false;
       if (submitted > 0 || let_go_) continue;
+      horizon = horizon_;
+      looked = now;
     }
     clocks_.NoteProgress();
     ++counters_.jumps;

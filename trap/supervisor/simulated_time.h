@@ -137,10 +137,14 @@ class SimulatedTime {
   // Those for whom something has happened, or nothing more will by itself.
   void LetServedWaitersGo(NotifyListener& listener);
 
-  // Calls of `process` (0: of all) whose memory has changed.
-  std::vector<uint64_t> ChangedCalls(pid_t process);
+  // Calls of `process` (0: of all) whose memory has changed; with `if_ran`, since a look found it
+  // as expected after which the process has not run.
+  std::vector<uint64_t> ChangedCalls(pid_t process, bool if_ran);
   // Lets them go.
   void CheckPolled(pid_t process, NotifyListener& listener);
+  // The same for those that MayPass() has just found blocked.
+  void CheckPolledOfBlocked(NotifyListener& listener);
+  void LetGoIfHeld(const std::vector<uint64_t>& calls, NotifyListener& listener);
   // Calls whose thread has a signal to handle. Those that processes send each other are looked for
   // before time passes, those from outside once in a while.
   void CheckSignals(NotifyListener& listener);
@@ -149,7 +153,7 @@ class SimulatedTime {
 
   // When time would pass to.
   VirtualTime NextThing();
-  // May time pass to `to`: is everybody blocked, or later already?
+  // May time pass to `to`: is everybody blocked, or later already? Then it may to `horizon_` too.
   bool MayPass(VirtualTime to, NotifyListener& listener, bool again = false);
   // Has the thread that was found running used very much processor time without anything
   // happening?
@@ -182,11 +186,17 @@ class SimulatedTime {
 
   ThreadActivity activity_;
   std::vector<pid_t> processes_;  // of the whole tree
+  // Those that MayPass() has found blocked, and whose memory has not been looked at since.
+  std::vector<pid_t> blocked_;
+  VirtualTime horizon_;  // the earliest of those that MayPass() did not look at, being later
   bool processes_known_ = false;
   // Who forked and has not been seen blocked since: the child may not have been there yet when
   // processes_ was found.
   absl::flat_hash_set<pid_t> forkers_;
-  pid_t stopped_ = 0;  // the process that made the last call
+  // The process that has made a call since memory was looked at last, 0 if it is time to look for
+  // all.
+  static constexpr pid_t kNobody = -1;
+  pid_t stopped_ = kNobody;
   // Everybody is blocked, but perhaps sole_runner_, a waiter for a GPU that was let go
   // and has not been seen to do anything but wait.
   bool quiet_ = false;

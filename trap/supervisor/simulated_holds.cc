@@ -290,6 +290,7 @@ void SimulatedTime::CheckSignals(NotifyListener& listener) {
     if (signals.killed() || !listener.StillPending(it->first)) {
       if (!signals.killed()) held_.Take(it);
       quiet_ = false;
+      signals_sent_ = true;  // until it has died, time does not pass
       Runs(0, 0);  // it is about to end, and whoever waits for that goes on now
     } else if (held.wait != nullptr && !held.wait->is_clock()) {
       const std::optional<uint64_t> mask = held.wait->mask();

@@ -29,7 +29,7 @@ import tempfile
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 if 'TEST_SRCDIR' in os.environ:
   ROOT = os.path.join(os.environ['TEST_SRCDIR'], os.environ.get('TEST_WORKSPACE', ''))
-sys.path.insert(0, os.path.join(ROOT, 'tools'))
+sys.path.insert(0, os.path.join(ROOT, 'trap', 'abi', 'generator'))
 import abi_layouts  # noqa: E402  (found through the line above)
 
 # Driver series -> suffix of what changed in it (abi_layouts' naming), oldest first.
@@ -44,7 +44,7 @@ class Ours:
 
   def __init__(self, scratch):
     self.scratch = scratch
-    self.directory = os.path.join(ROOT, 'trap', 'abi')
+    self.directory = os.path.join(ROOT, 'trap', 'abi', 'generated')
     self.constants = {}  # name -> Note
     self.records = {}  # name -> Note
     self.aliases = {}  # name -> (target, Note)

@@ -31,7 +31,7 @@ SIMULATED = {
     # Two clocks are read one after the other, in processor time.
     "measured": Tolerance(1e-3, 0.3, 0),
 }
-# What simulated time does not do (LIMITATIONS.md).
+# What simulated time does not do (docs/LIMITATIONS.md).
 CARRIES_NO_TIME = "this carries no time from one process to another"
 REAL_TIME = "its timeout is kept in real time"
 KNOWN = {

@@ -5,7 +5,7 @@
 #
 #   system    build tools and libraries from Debian (the only step that may need root)
 #   drivers   NVIDIA's user-mode driver libraries and headers, unpacked and never installed
-#   python    a virtual environment with the pinned PyTorch of tools/requirements.txt
+#   python    a virtual environment with the pinned PyTorch of tools/setup/requirements.txt
 #   build     bazel-bin/tools/phantora-run
 #
 # PHANTORA_CACHE          where drivers and Python packages go (default ~/.cache/phantora)
@@ -336,7 +336,7 @@ install_python() {
   rm -f "$venv/.complete"
   run_logged venv $system_python -m venv "${clear[@]}" "$venv" ||
     die "cannot create a virtual environment in $venv"
-  pip_install || die "pip could not install tools/requirements.txt" \
+  pip_install || die "pip could not install tools/setup/requirements.txt" \
     "It uses this system's pip settings ('pip config list' shows them). Try again when they are right: it goes on from here."
   run_logged python-check check_python || die "PyTorch is installed in $venv but does not work"
   python_key >"$venv/.complete"

@@ -6,4 +6,4 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 tools/setup.sh all
-exec /usr/bin/python3 tools/test_summary.py "$@"
+exec /usr/bin/python3 tools/setup/test_summary.py "$@"

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "absl/types/span.h"
-#include "profiles/cubin.h"
+#include "profiles/kernels/cubin.h"
 #include "profiles/work/code_summary.h"
 #include "profiles/work/kernel_work.h"
 #include "profiles/work/work_form.h"

@@ -5,7 +5,7 @@
 #include <random>
 #include <string>
 
-#include "profiles/work_price.h"
+#include "profiles/gpu/work_price.h"
 
 namespace phantora {
 namespace {

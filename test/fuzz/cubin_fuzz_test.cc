@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "profiles/cubin.h"
+#include "profiles/kernels/cubin.h"
 
 namespace phantora {
 namespace {

@@ -34,11 +34,11 @@
 #include <thread>
 #include <vector>
 
-#include "trap/abi/escapes.h"
+#include "trap/abi/generated/escapes.h"
+#include "trap/abi/generated/rm_classes.h"
+#include "trap/abi/generated/rm_controls.h"
+#include "trap/abi/generated/uvm_ioctl.h"
 #include "trap/abi/methods.h"
-#include "trap/abi/rm_classes.h"
-#include "trap/abi/rm_controls.h"
-#include "trap/abi/uvm_ioctl.h"
 
 namespace {
 

@@ -10,11 +10,11 @@
 
 #include "clock/time_source.h"
 #include "trap/abi/methods.h"
-#include "trap/gpu/channel.h"
-#include "trap/gpu/engine_share.h"
-#include "trap/gpu/gpu_context.h"
-#include "trap/gpu/internal_kernels.h"
-#include "trap/gpu/qmd.h"
+#include "trap/gpu/front/channel.h"
+#include "trap/gpu/front/gpu_context.h"
+#include "trap/gpu/front/qmd.h"
+#include "trap/gpu/kernels/internal_kernels.h"
+#include "trap/gpu/timeline/engine_share.h"
 
 namespace phantora {
 namespace {

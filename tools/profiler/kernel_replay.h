@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "profiles/launch_request.h"
+#include "profiles/kernels/launch_request.h"
 #include "tools/profiler/address_mirror.h"
 #include "tools/profiler/cuda_api.h"
 

@@ -11,7 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "trap/supervisor/unique_fd.h"
+#include "trap/linux/unique_fd.h"
 
 namespace phantora {
 

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "profiles/kernel_rows.h"
+#include "profiles/kernels/kernel_rows.h"
 
 namespace phantora {
 namespace {

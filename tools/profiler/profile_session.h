@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "profiles/launch_request.h"
+#include "profiles/kernels/launch_request.h"
 #include "tools/profiler/line_process.h"
 #include "tools/profiler/replay_result.h"
 

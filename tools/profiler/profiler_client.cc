@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "trap/gpu/kernel_image.h"
+#include "trap/gpu/kernels/kernel_image.h"
 #include "trap/log.h"
 
 namespace phantora {

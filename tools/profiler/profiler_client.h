@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "tools/profiler/line_process.h"
 #include "tools/profiler/profile_session.h"
-#include "trap/gpu/missing_launches.h"
+#include "trap/gpu/pricing/missing_launches.h"
 
 namespace phantora {
 

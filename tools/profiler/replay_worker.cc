@@ -7,7 +7,7 @@
 #include <map>
 #include <string>
 
-#include "profiles/launch_request.h"
+#include "profiles/kernels/launch_request.h"
 #include "tools/profiler/kernel_replay.h"
 #include "tools/profiler/replay_result.h"
 

@@ -6,9 +6,9 @@
 
 namespace phantora {
 
-// Reads lines of profiles/launch_request.h from standard input, without the header, and writes
-// those of replay_result.h to standard output, until there are no more or its context is spoilt.
-// Returns the exit status.
+// Reads lines of profiles/kernels/launch_request.h from standard input, without the header, and
+// writes those of replay_result.h to standard output, until there are no more or its context is
+// spoilt. Returns the exit status.
 int RunReplayWorker(uint64_t pool_bytes);
 
 // Starts this program again, once, with addresses as far away from those of GPU memory as Linux

@@ -3,7 +3,7 @@
 usage: abi_fields.py fields OUTPUT NAMES HEADER...    NAMES: rm_control_names.cc
        abi_fields.py uvm OUTPUT HEADER...             rows of kUvmBlocks (block_sizes.h)
 
-The headers are written by tools/abi_layouts.py, which is what makes this simple: one member a line,
+The headers are written by trap/abi/generator/abi_layouts.py, which is what makes this simple: one member a line,
 types of fixed width, all padding explicit, sizes asserted. What does not fit is an error.
 """
 

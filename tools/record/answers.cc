@@ -6,7 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "trap/abi/rm_controls.h"
+#include "trap/abi/generated/rm_controls.h"
 
 namespace phantora::record {
 namespace {

@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "trap/abi/rm_classes.h"
-#include "trap/abi/uvm_ioctl.h"
+#include "trap/abi/generated/rm_classes.h"
+#include "trap/abi/generated/uvm_ioctl.h"
 
 namespace phantora::record {
 

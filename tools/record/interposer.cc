@@ -24,7 +24,7 @@
 #include "tools/record/pointed_lists.h"
 #include "tools/record/stream.h"
 #include "tools/record/stream_writer.h"
-#include "trap/abi/escapes.h"
+#include "trap/abi/generated/escapes.h"
 
 namespace {
 

@@ -22,12 +22,12 @@
 #include "tools/record/masks.h"
 #include "tools/record/parameter_text.h"
 #include "tools/record/pointed_lists.h"
-#include "trap/abi/escapes.h"
-#include "trap/abi/nv_status.h"
-#include "trap/abi/rm_classes.h"
-#include "trap/abi/rm_control_names.h"
-#include "trap/abi/rm_controls.h"
-#include "trap/abi/uvm_ioctl.h"
+#include "trap/abi/generated/escapes.h"
+#include "trap/abi/generated/nv_status.h"
+#include "trap/abi/generated/rm_classes.h"
+#include "trap/abi/generated/rm_control_names.h"
+#include "trap/abi/generated/rm_controls.h"
+#include "trap/abi/generated/uvm_ioctl.h"
 
 namespace phantora::record {
 namespace {

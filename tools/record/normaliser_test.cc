@@ -7,10 +7,10 @@
 
 #include "tools/record/masks.h"
 #include "tools/record/stream_for_test.h"
-#include "trap/abi/escapes.h"
-#include "trap/abi/nv_status.h"
-#include "trap/abi/rm_controls.h"
-#include "trap/abi/uvm_ioctl.h"
+#include "trap/abi/generated/escapes.h"
+#include "trap/abi/generated/nv_status.h"
+#include "trap/abi/generated/rm_controls.h"
+#include "trap/abi/generated/uvm_ioctl.h"
 
 namespace phantora::record {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "trap/abi/rm_controls.h"
+#include "trap/abi/generated/rm_controls.h"
 
 namespace phantora::record {
 

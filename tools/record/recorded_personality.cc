@@ -10,9 +10,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "profiles/gpu_profile.h"
+#include "profiles/gpu/gpu_profile.h"
 #include "tools/record/answers.h"
-#include "trap/abi/rm_controls.h"
+#include "trap/abi/generated/rm_controls.h"
 
 namespace phantora::record {
 namespace {

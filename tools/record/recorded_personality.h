@@ -1,4 +1,4 @@
-// A GPU personality (profiles/gpu_profile.h) from what a driver was recorded to say.
+// A GPU personality (profiles/gpu/gpu_profile.h) from what a driver was recorded to say.
 //
 // What to record, on the GPU or on an emulated one:
 //   nvidia-smi -q; nvidia-smi --query-gpu=power.limit --format=csv; a program that makes a CUDA

@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "fabric/nccl_world.h"
-#include "trap/gpu/gpu_context.h"
+#include "fabric/collectives/nccl_world.h"
+#include "trap/gpu/front/gpu_context.h"
 #include "trap/nccl/native_launch.h"
 
 namespace phantora {

@@ -9,8 +9,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "fabric/nccl/wire.h"
-#include "fabric/nccl_world.h"
+#include "fabric/collectives/nccl_world.h"
+#include "fabric/library/wire.h"
 #include "trap/nccl/native_library.h"
 
 namespace phantora {

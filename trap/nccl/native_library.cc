@@ -13,10 +13,10 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "profiles/cubin.h"
-#include "profiles/fat_binary.h"
-#include "trap/gpu/process_images.h"
-#include "trap/supervisor/unique_fd.h"
+#include "profiles/kernels/cubin.h"
+#include "profiles/kernels/fat_binary.h"
+#include "trap/gpu/kernels/process_images.h"
+#include "trap/linux/unique_fd.h"
 
 namespace phantora {
 namespace {

@@ -13,8 +13,8 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "fabric/nccl/wire.h"
-#include "fabric/nccl_cost.h"
+#include "fabric/collectives/nccl_cost.h"
+#include "fabric/library/wire.h"
 
 namespace phantora {
 

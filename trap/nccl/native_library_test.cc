@@ -4,8 +4,8 @@
 
 #include <random>
 
-#include "profiles/cubin.h"
-#include "profiles/cubin_for_test.h"
+#include "profiles/kernels/cubin.h"
+#include "profiles/kernels/cubin_for_test.h"
 
 namespace phantora {
 namespace {

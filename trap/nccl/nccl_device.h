@@ -9,12 +9,12 @@
 #include <optional>
 #include <string>
 
+#include "trap/files/device_file.h"
 #include "trap/nccl/nccl_runtime.h"
-#include "trap/supervisor/device_file.h"
 
 namespace phantora {
 
-// The calls are described in fabric/nccl/wire.h. Needs the machine's lock.
+// The calls are described in fabric/library/wire.h. Needs the machine's lock.
 class NcclDevice : public DeviceFile {
  public:
   // The GPU of the device's host that has this UUID.

@@ -5,9 +5,9 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
-#include "fabric/nccl/marker_cubins.h"
-#include "profiles/code_fingerprint.h"
-#include "profiles/cubin.h"
+#include "fabric/library/marker_cubins.h"
+#include "profiles/kernels/code_fingerprint.h"
+#include "profiles/kernels/cubin.h"
 
 namespace phantora {
 namespace {

@@ -15,15 +15,15 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/types/span.h"
-#include "fabric/nccl_world.h"
-#include "trap/gpu/shared_work.h"
+#include "fabric/collectives/nccl_world.h"
+#include "trap/gpu/timeline/shared_work.h"
 #include "trap/nccl/native_communicators.h"
 #include "trap/nccl/native_library.h"
 #include "trap/nccl/payload.h"
 
 namespace phantora {
 
-// Joins the launches of libnccl.so.2's marker kernels (fabric/nccl/wire.h), or of NVIDIA's own
+// Joins the launches of libnccl.so.2's marker kernels (fabric/library/wire.h), or of NVIDIA's own
 // (native_launch.h), to operations. Needs the machine's lock.
 class NcclRuntime : public SharedWork {
  public:

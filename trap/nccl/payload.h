@@ -6,8 +6,8 @@
 #include <memory>
 
 #include "absl/container/flat_hash_map.h"
-#include "fabric/nccl_world.h"
-#include "trap/gpu/gpu_context.h"
+#include "fabric/collectives/nccl_world.h"
+#include "trap/gpu/front/gpu_context.h"
 #include "trap/unknowns.h"
 
 namespace phantora {

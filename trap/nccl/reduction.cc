@@ -6,8 +6,8 @@
 #include <cstring>
 #include <limits>
 
-#include "fabric/nccl/wire.h"
-#include "fabric/nccl_world.h"
+#include "fabric/collectives/nccl_world.h"
+#include "fabric/library/wire.h"
 
 namespace phantora {
 namespace {

@@ -10,7 +10,7 @@
 #include <random>
 #include <type_traits>
 
-#include "fabric/nccl/wire.h"
+#include "fabric/library/wire.h"
 
 namespace phantora {
 namespace {

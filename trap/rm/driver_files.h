@@ -2,8 +2,8 @@
 #ifndef PHANTORA_TRAP_RM_DRIVER_FILES_H_
 #define PHANTORA_TRAP_RM_DRIVER_FILES_H_
 
+#include "trap/files/synthetic_files.h"
 #include "trap/rm/rm_alloc.h"
-#include "trap/supervisor/synthetic_files.h"
 
 namespace phantora {
 

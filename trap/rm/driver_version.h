@@ -19,7 +19,7 @@ struct DriverVersion {
 };
 
 // Bytes from node to node in the tables of libcuda's graph scheduling kernels
-// (trap/gpu/graph_fork.h).
+// (trap/gpu/kernels/graph_fork.h).
 constexpr uint64_t GraphNodeBytes(DriverAbi abi) { return abi >= DriverAbi::k550 ? 72 : 48; }
 
 // The interface of the library version `text`. Versions that are not tested are

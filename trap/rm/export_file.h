@@ -6,8 +6,8 @@
 #include <array>
 #include <vector>
 
+#include "trap/files/device_file.h"
 #include "trap/rm/rm_objects.h"
-#include "trap/supervisor/device_file.h"
 
 namespace phantora {
 

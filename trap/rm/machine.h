@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "profiles/gpu_profile.h"
+#include "profiles/gpu/gpu_profile.h"
 #include "trap/call_log.h"
-#include "trap/gpu/gpu_scheduler.h"
-#include "trap/gpu/gpu_services.h"
+#include "trap/gpu/front/gpu_scheduler.h"
+#include "trap/gpu/front/gpu_services.h"
 #include "trap/rm/driver_version.h"
 #include "trap/rm/memory_observer.h"
 #include "trap/rm/os_events.h"

@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "trap/abi/escapes.h"
-#include "trap/abi/rm_classes.h"
+#include "trap/abi/generated/escapes.h"
+#include "trap/abi/generated/rm_classes.h"
 
 namespace phantora {
 namespace {

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "trap/gpu/gpu_services.h"
-#include "trap/supervisor/unique_fd.h"
+#include "trap/gpu/front/gpu_services.h"
+#include "trap/linux/unique_fd.h"
 
 namespace phantora {
 

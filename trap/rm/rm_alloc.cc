@@ -4,10 +4,10 @@
 #include <cstring>
 
 #include "absl/strings/str_format.h"
-#include "trap/abi/escapes.h"
-#include "trap/abi/nv_status.h"
-#include "trap/abi/rm_classes.h"
-#include "trap/gpu/occupancy.h"
+#include "trap/abi/generated/escapes.h"
+#include "trap/abi/generated/nv_status.h"
+#include "trap/abi/generated/rm_classes.h"
+#include "trap/gpu/pricing/occupancy.h"
 #include "trap/rm/rm_resources.h"
 
 namespace phantora {

@@ -6,10 +6,10 @@
 #include <memory>
 #include <vector>
 
+#include "trap/files/device_file.h"
 #include "trap/rm/machine.h"
 #include "trap/rm/rm_objects.h"
 #include "trap/rm/tracee_memory.h"
-#include "trap/supervisor/device_file.h"
 
 namespace phantora {
 

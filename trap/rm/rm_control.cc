@@ -4,7 +4,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_format.h"
-#include "trap/abi/rm_control_names.h"
+#include "trap/abi/generated/rm_control_names.h"
 
 namespace phantora {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "trap/abi/nv_status.h"
+#include "trap/abi/generated/nv_status.h"
 #include "trap/rm/rm_alloc.h"
 
 namespace phantora {

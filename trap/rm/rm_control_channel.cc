@@ -1,6 +1,6 @@
 // Controls of channels and channel groups (ctrlc36f.h, ctrla06c.h, ctrla06f.h,
 // ctrl906f.h, ctrl83de.h, ctrl90e6.h).
-#include "trap/abi/rm_controls.h"
+#include "trap/abi/generated/rm_controls.h"
 #include "trap/rm/rm_control.h"
 #include "trap/rm/rm_resources.h"
 

@@ -1,7 +1,7 @@
 // Controls of devices (ctrl0080*.h).
 #include <algorithm>
 
-#include "trap/abi/rm_controls.h"
+#include "trap/abi/generated/rm_controls.h"
 #include "trap/rm/rm_control.h"
 #include "trap/rm/rm_resources.h"
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "trap/abi/rm_controls.h"
+#include "trap/abi/generated/rm_controls.h"
 #include "trap/rm/rm_control.h"
 
 namespace phantora {

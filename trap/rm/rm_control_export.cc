@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "trap/abi/escapes.h"
-#include "trap/abi/rm_classes.h"
-#include "trap/abi/rm_controls.h"
+#include "trap/abi/generated/escapes.h"
+#include "trap/abi/generated/rm_classes.h"
+#include "trap/abi/generated/rm_controls.h"
 #include "trap/rm/export_file.h"
 #include "trap/rm/rm_control.h"
 #include "trap/rm/rm_resources.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-#include "trap/abi/rm_controls.h"
+#include "trap/abi/generated/rm_controls.h"
 #include "trap/rm/rm_control.h"
 #include "trap/rm/rm_resources.h"
 

@@ -1,5 +1,5 @@
 // NVLink and fabric controls of subdevices (ctrl2080nvlink.h, ctrl2080gpu.h).
-#include "trap/abi/rm_controls.h"
+#include "trap/abi/generated/rm_controls.h"
 #include "trap/rm/rm_control.h"
 
 namespace phantora {

@@ -3,7 +3,7 @@
 // not have, such as temperatures, nothing is made up: NVML says "N/A".
 #include <algorithm>
 
-#include "trap/abi/rm_controls.h"
+#include "trap/abi/generated/rm_controls.h"
 #include "trap/rm/rm_control.h"
 
 namespace phantora {

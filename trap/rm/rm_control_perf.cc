@@ -3,7 +3,7 @@
 // field of a reply. rm_control_clock.cc has the ones that libcuda uses, too.
 #include <algorithm>
 
-#include "trap/abi/rm_controls.h"
+#include "trap/abi/generated/rm_controls.h"
 #include "trap/rm/rm_control.h"
 
 namespace phantora {

@@ -1,7 +1,7 @@
 // Controls of the root object (ctrl0000*.h): the machine and its GPUs.
-#include "trap/abi/escapes.h"
-#include "trap/abi/rm_classes.h"
-#include "trap/abi/rm_controls.h"
+#include "trap/abi/generated/escapes.h"
+#include "trap/abi/generated/rm_classes.h"
+#include "trap/abi/generated/rm_controls.h"
 #include "trap/rm/rm_control.h"
 #include "trap/rm/rm_resources.h"
 

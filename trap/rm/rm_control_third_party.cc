@@ -2,7 +2,7 @@
 // reach, "GPUDirect RDMA". libcuda makes such an object for every context on GPUs for
 // data centres, and registers memory with it on demand. There is no such device here
 // that could ask for the memory.
-#include "trap/abi/rm_controls.h"
+#include "trap/abi/generated/rm_controls.h"
 #include "trap/rm/rm_control.h"
 
 namespace phantora {

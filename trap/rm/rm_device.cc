@@ -8,9 +8,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "trap/abi/escapes.h"
-#include "trap/abi/nv_status.h"
-#include "trap/abi/rm_classes.h"
+#include "trap/abi/generated/escapes.h"
+#include "trap/abi/generated/nv_status.h"
+#include "trap/abi/generated/rm_classes.h"
 #include "trap/rm/event_device.h"
 #include "trap/rm/rm_control.h"
 #include "trap/rm/rm_resources.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "trap/abi/nv_status.h"
+#include "trap/abi/generated/nv_status.h"
 
 namespace phantora {
 namespace {

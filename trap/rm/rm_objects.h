@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "trap/gpu/gpu_scheduler.h"
+#include "trap/gpu/front/gpu_scheduler.h"
 #include "uvm_model/vidmem_heap.h"
 
 namespace phantora {

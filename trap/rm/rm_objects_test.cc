@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "trap/abi/nv_status.h"
+#include "trap/abi/generated/nv_status.h"
 
 namespace phantora {
 namespace {

@@ -5,9 +5,9 @@
 #include <memory>
 #include <utility>
 
-#include "trap/gpu/channel.h"
-#include "trap/gpu/gpu_context.h"
-#include "trap/gpu/gpu_scheduler.h"
+#include "trap/gpu/front/channel.h"
+#include "trap/gpu/front/gpu_context.h"
+#include "trap/gpu/front/gpu_scheduler.h"
 #include "trap/rm/memory_observer.h"
 #include "trap/rm/os_events.h"
 #include "trap/rm/rm_objects.h"

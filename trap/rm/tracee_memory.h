@@ -5,7 +5,7 @@
 
 #include <sys/types.h>
 
-#include "trap/supervisor/remote_memory.h"
+#include "trap/linux/remote_memory.h"
 #include "uvm_model/memory_object.h"
 
 namespace phantora {

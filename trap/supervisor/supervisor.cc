@@ -12,11 +12,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "trap/host/host_calls.h"
+#include "trap/launch/guardian.h"
+#include "trap/linux/event_interrupter.h"
+#include "trap/linux/process_tree.h"
 #include "trap/log.h"
-#include "trap/supervisor/event_interrupter.h"
-#include "trap/supervisor/guardian.h"
-#include "trap/supervisor/host_calls.h"
-#include "trap/supervisor/process_tree.h"
 
 namespace phantora {
 namespace {

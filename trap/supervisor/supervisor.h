@@ -13,16 +13,16 @@
 #include "clock/host_time.h"
 #include "clock/simulated_device.h"
 #include "trap/call_log.h"
-#include "trap/supervisor/launcher.h"
-#include "trap/supervisor/open_files.h"
-#include "trap/supervisor/page_sharing.h"
-#include "trap/supervisor/path_calls.h"
-#include "trap/supervisor/port_calls.h"
-#include "trap/supervisor/rank_starter.h"
-#include "trap/supervisor/simulated_time.h"
-#include "trap/supervisor/tracees.h"
-#include "trap/supervisor/tree_ending.h"
-#include "trap/supervisor/virtual_host.h"
+#include "trap/files/open_files.h"
+#include "trap/files/path_calls.h"
+#include "trap/host/port_calls.h"
+#include "trap/host/virtual_host.h"
+#include "trap/launch/launcher.h"
+#include "trap/launch/rank_starter.h"
+#include "trap/launch/tree_ending.h"
+#include "trap/linux/tracees.h"
+#include "trap/memory/page_sharing.h"
+#include "trap/time/simulated_time.h"
 #include "trap/turn_lock.h"
 
 namespace phantora {
@@ -46,7 +46,7 @@ class Supervisor {
     CallLog* log;
     // Nice value, 0 to 19, that a process gets at least when it opens a device. Ranks
     // that spin on the GPU's memory must not starve the thread that would make it
-    // change; see ARCHITECTURE.md.
+    // change; see docs/ARCHITECTURE.md.
     int rank_nice = 0;
     // Held while a device is used or destroyed; shared with the GPU's thread.
     TurnLock* machine_lock;

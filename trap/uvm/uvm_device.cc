@@ -8,8 +8,8 @@
 #include <cstring>
 
 #include "absl/strings/str_format.h"
-#include "trap/abi/nv_status.h"
-#include "trap/abi/uvm_ioctl.h"
+#include "trap/abi/generated/nv_status.h"
+#include "trap/abi/generated/uvm_ioctl.h"
 #include "trap/rm/rm_resources.h"
 
 namespace phantora {

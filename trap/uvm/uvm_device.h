@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "trap/gpu/gpu_context.h"
+#include "trap/files/device_file.h"
+#include "trap/gpu/front/gpu_context.h"
 #include "trap/rm/rm_alloc.h"
-#include "trap/supervisor/device_file.h"
 #include "uvm_model/memory_object.h"
 
 namespace phantora {

@@ -1,0 +1,165 @@
+#include "fabric/collectives/nccl_planner.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "fabric/collectives/lost_peer.h"
+#include "fabric/collectives/nccl_topology.h"
+
+namespace phantora {
+namespace {
+
+NcclCollective CollectiveOf(nccl::Operation operation) {
+  switch (operation) {
+    case nccl::Operation::kBroadcast:
+      return NcclCollective::kBroadcast;
+    case nccl::Operation::kReduce:
+      return NcclCollective::kReduce;
+    case nccl::Operation::kAllGather:
+      return NcclCollective::kAllGather;
+    case nccl::Operation::kReduceScatter:
+      return NcclCollective::kReduceScatter;
+    default:
+      return NcclCollective::kAllReduce;
+  }
+}
+
+// Settings are a rank's, and end with 0 or not.
+std::string TextOf(const char (&text)[64]) {
+  return std::string(text, std::find(text, text + sizeof text, '\0'));
+}
+
+// Plans of communicators that are gone are forgotten now and then.
+constexpr size_t kMostCommunicators = 4096, kMostPlans = 1 << 16;
+constexpr int kMostQueuePairs = 128;  // NCCL_IB_MAX_QPS in src/transport/net_ib.cc
+
+}  // namespace
+
+NcclPlanner::Known& NcclPlanner::Of(const Communicator& communicator) {
+  if (communicators_.size() > kMostCommunicators) communicators_.erase(communicators_.begin());
+  auto [it, made] = communicators_.try_emplace(communicator.number);
+  Known& known = it->second;
+  if (!made) return known;
+  const nccl::Settings& settings = communicator.settings;
+  auto limits = ParseNcclLimits(TextOf(settings.algorithm), TextOf(settings.protocol));
+  if (limits.ok()) {
+    known.limits = *limits;
+  } else {
+    failed_(absl::StrCat("NCCL: ", std::string(limits.status().message())));
+  }
+  known.limits.min_channels = std::max(settings.min_channels, 0);
+  known.limits.max_channels = std::max(settings.max_channels, 0);
+  if (settings.nvls == 0) known.limits.nvls = false;
+  if (settings.collnet == 1) known.limits.coll_net = true;
+  // Sockets have none.
+  if (fabric_->cluster().nic.transport != Cluster::Transport::kEthernet) {
+    known.limits.queue_pairs = std::clamp(settings.queue_pairs, 1, kMostQueuePairs);
+  }
+  known.topology = TopologyOf(*fabric_, communicator.places, known.limits);
+  return known;
+}
+
+void NcclPlanner::Forget() {
+  for (auto& [number, known] : communicators_) {
+    known.collectives.clear();
+    known.messages.clear();
+  }
+}
+
+std::shared_ptr<const TransferPlan> NcclPlanner::Make(const Communicator& communicator,
+                                                      const absl::StatusOr<Plan>& plan,
+                                                      bool adaptive) {
+  auto result = std::make_shared<TransferPlan>();
+  TransferPlan& made = *result;
+  if (absl::IsUnavailable(plan.status())) {
+    const nccl::Settings& settings = communicator.settings;
+    const LostPeer lost =
+        LostPeerOf(fabric_->cluster().nic.transport, settings.ib_timeout, settings.ib_retries);
+    made.name = "no way";
+    made.no_way = std::string(plan.status().message());
+    made.patience = lost.after;
+    made.lost = lost.error;
+    return result;
+  }
+  if (!plan.ok()) {
+    failed_(absl::StrCat("NCCL: ", std::string(plan.status().message())));
+    made.name = "impossible";
+    return result;
+  }
+  made.name =
+      plan->message ? "P2P" : absl::StrCat(Name(plan->algorithm), " ", Name(plan->protocol));
+  made.adaptive = adaptive;
+  made.latency = plan->latency;
+  made.sms = plan->channels;
+  double seconds = static_cast<double>(plan->latency.picoseconds()) * 1e-12;
+  double transfer = 0;
+  for (const Plan::Part& part : plan->parts) {
+    made.parts.push_back({part.uses, part.bytes, part.most_bytes_per_s});
+    if (part.most_bytes_per_s > 0)
+      transfer = std::max(transfer, part.bytes / part.most_bytes_per_s);
+  }
+  seconds += transfer;
+  if (seconds > 0) {
+    made.memory_share = std::min(plan->memory_bytes / seconds / memory_bytes_per_s_, 1.0);
+  }
+  return result;
+}
+
+std::shared_ptr<const TransferPlan> NcclPlanner::Collective(const Communicator& communicator,
+                                                            nccl::Operation operation,
+                                                            int64_t bytes, bool now) {
+  return PlanOf(communicator, operation, bytes, std::nullopt, now);
+}
+
+std::shared_ptr<const TransferPlan> NcclPlanner::Given(const Communicator& communicator,
+                                                       nccl::Operation operation, int64_t bytes,
+                                                       const NcclGiven& given, bool now) {
+  return PlanOf(communicator, operation, bytes, given, now);
+}
+
+std::shared_ptr<const TransferPlan> NcclPlanner::PlanOf(const Communicator& communicator,
+                                                        nccl::Operation operation, int64_t bytes,
+                                                        const std::optional<NcclGiven>& given,
+                                                        bool now) {
+  Known& known = Of(communicator);
+  if (known.collectives.size() > kMostPlans) known.collectives.clear();
+  auto [it, made] = known.collectives.try_emplace({operation, bytes, given});
+  if (made || (now && it->second->adaptive)) {
+    const NcclCollective collective = CollectiveOf(operation);
+    NcclLimits limits = known.limits;
+    if (given) {
+      NcclAllowed& allowed = limits.allowed[static_cast<size_t>(collective)];
+      allowed.algorithm.fill(false);
+      allowed.algorithm[static_cast<size_t>(given->algorithm)] = true;
+      allowed.protocol.fill(false);
+      allowed.protocol[static_cast<size_t>(given->protocol)] = true;
+    }
+    it->second = Make(communicator,
+                      PlanCollective(*fabric_, known.topology, communicator.places, collective,
+                                     bytes, limits, static_cast<uint64_t>(communicator.number)),
+                      Adapts() && known.topology.nodes > 1);
+  }
+  return it->second;
+}
+
+std::shared_ptr<const TransferPlan> NcclPlanner::Message(const Communicator& communicator, int from,
+                                                         int to, int64_t bytes, int messages,
+                                                         bool now) {
+  Known& known = Of(communicator);
+  if (known.messages.size() > kMostPlans) known.messages.clear();
+  auto [it, made] = known.messages.try_emplace({from, to, bytes, messages});
+  if (made || (now && it->second->adaptive)) {
+    const GpuPlace sender = communicator.places[static_cast<size_t>(from)],
+                   receiver = communicator.places[static_cast<size_t>(to)];
+    it->second =
+        Make(communicator,
+             PlanSend(*fabric_, known.topology, sender, receiver, bytes, messages,
+                      static_cast<uint64_t>(communicator.number), known.limits.queue_pairs),
+             Adapts() && sender.host != receiver.host);
+  }
+  return it->second;
+}
+
+}  // namespace phantora

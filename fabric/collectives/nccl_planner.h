@@ -1,0 +1,62 @@
+// Plans NCCL's operations on a cluster, for NcclWorld.
+#ifndef PHANTORA_FABRIC_NCCL_PLANNER_H_
+#define PHANTORA_FABRIC_NCCL_PLANNER_H_
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <tuple>
+
+#include "fabric/cluster/cluster_fabric.h"
+#include "fabric/collectives/collective_plan.h"
+#include "fabric/collectives/nccl_world.h"
+
+namespace phantora {
+
+class NcclPlanner : public TransferPlanner {
+ public:
+  // `memory_bytes_per_s`: of each GPU's own memory. `failed` is told, in words, of what can never
+  // be planned, for instance because NCCL_ALGO forbids all there is.
+  NcclPlanner(ClusterFabric* fabric, double memory_bytes_per_s,
+              std::function<void(const std::string&)> failed)
+      : fabric_(fabric), memory_bytes_per_s_(memory_bytes_per_s), failed_(std::move(failed)) {}
+
+  std::shared_ptr<const TransferPlan> Collective(const Communicator& communicator,
+                                                 nccl::Operation operation, int64_t bytes,
+                                                 bool now) override;
+  std::shared_ptr<const TransferPlan> Given(const Communicator& communicator,
+                                            nccl::Operation operation, int64_t bytes,
+                                            const NcclGiven& given, bool now) override;
+  std::shared_ptr<const TransferPlan> Message(const Communicator& communicator, int from, int to,
+                                              int64_t bytes, int messages, bool now) override;
+  void Forget() override;
+
+ private:
+  // Does what goes between machines choose its way when it starts?
+  bool Adapts() const { return fabric_->cluster().network.multipath == Multipath::kAdaptive; }
+  // What is the same for all operations of a communicator.
+  struct Known {
+    NcclLimits limits;
+    NcclTopology topology;
+    std::map<std::tuple<nccl::Operation, int64_t, std::optional<NcclGiven>>,
+             std::shared_ptr<const TransferPlan>>
+        collectives;
+    std::map<std::tuple<int, int, int64_t, int>, std::shared_ptr<const TransferPlan>> messages;
+  };
+  Known& Of(const Communicator& communicator);
+  std::shared_ptr<const TransferPlan> PlanOf(const Communicator& communicator,
+                                             nccl::Operation operation, int64_t bytes,
+                                             const std::optional<NcclGiven>& given, bool now);
+  std::shared_ptr<const TransferPlan> Make(const Communicator& communicator,
+                                           const absl::StatusOr<Plan>& plan, bool adaptive);
+
+  ClusterFabric* const fabric_;
+  const double memory_bytes_per_s_;
+  const std::function<void(const std::string&)> failed_;
+  std::map<int, Known> communicators_;  // by number
+};
+
+}  // namespace phantora
+
+#endif  // PHANTORA_FABRIC_NCCL_PLANNER_H_

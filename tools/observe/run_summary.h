@@ -1,0 +1,18 @@
+// The end of a run in a few lines for the terminal.
+#ifndef PHANTORA_TOOLS_RUN_SUMMARY_H_
+#define PHANTORA_TOOLS_RUN_SUMMARY_H_
+
+#include <string>
+#include <vector>
+
+#include "tools/observe/run_recorder.h"
+
+namespace phantora {
+
+// One string per line; empty if no process used a GPU. `largest` kernels per rank: with
+// more than three, one line each.
+std::vector<std::string> Summary(const RunRecorder& recorder, size_t largest);
+
+}  // namespace phantora
+
+#endif  // PHANTORA_TOOLS_RUN_SUMMARY_H_

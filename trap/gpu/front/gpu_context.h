@@ -1,0 +1,18 @@
+// What the channels of one GPU address space share.
+#ifndef PHANTORA_TRAP_GPU_GPU_CONTEXT_H_
+#define PHANTORA_TRAP_GPU_GPU_CONTEXT_H_
+
+#include "trap/gpu/front/qmd_scheduler.h"
+#include "uvm_model/address_space.h"
+
+namespace phantora {
+
+struct GpuContext {
+  AddressSpace memory;
+  // QMDs live in memory and may be scheduled by any channel of the space.
+  QmdScheduler qmds;
+};
+
+}  // namespace phantora
+
+#endif  // PHANTORA_TRAP_GPU_GPU_CONTEXT_H_

@@ -1,0 +1,73 @@
+#include "trap/gpu/front/transfer.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace phantora {
+namespace {
+
+constexpr uint64_t kPatternBuffer = 64 << 10;
+
+AddressSpace::Fault Fill(AddressSpace& memory, uint64_t to, uint64_t length,
+                         const std::vector<uint8_t>& pattern, uint64_t phase) {
+  if (std::all_of(pattern.begin(), pattern.end(), [](uint8_t byte) { return byte == 0; })) {
+    return memory.Zero(to, length);
+  }
+  // A whole number of patterns, so that every piece starts at the same phase.
+  const uint64_t whole = kPatternBuffer / pattern.size() * pattern.size();
+  std::vector<uint8_t> buffer(std::min(whole, length));
+  for (size_t i = 0; i < buffer.size(); ++i) buffer[i] = pattern[(phase + i) % pattern.size()];
+  while (length > 0) {
+    const uint64_t piece = std::min<uint64_t>(length, buffer.size());
+    if (auto fault = memory.Write(to, buffer.data(), piece)) return fault;
+    to += piece, length -= piece;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+double TransferQueue::Traffic() const {
+  double bytes = 0;
+  for (size_t i = next_; i < transfers_.size(); ++i) {
+    const Transfer& transfer = transfers_[i];
+    const double moved =
+        static_cast<double>(transfer.line_bytes) * static_cast<double>(transfer.lines);
+    bytes += transfer.pattern.empty() ? 2 * moved : moved;
+  }
+  return bytes;
+}
+
+Progress TransferQueue::Run(ExecutionContext& context) {
+  while (next_ < transfers_.size()) {
+    const Transfer& transfer = transfers_[next_];
+    if (line_ >= transfer.lines || transfer.line_bytes == 0) {
+      ++next_, line_ = 0, offset_ = 0;
+      continue;
+    }
+    if (context.budget <= 0) return Progress::kYield;
+    const uint64_t affordable = static_cast<uint64_t>(context.budget) * kBytesPerUnit;
+    const uint64_t piece = std::min(affordable, transfer.line_bytes - offset_);
+    // A line costs something even if it is one byte.
+    context.budget -= 1 + static_cast<int64_t>(piece / kBytesPerUnit);
+    const uint64_t to = transfer.destination + line_ * transfer.destination_stride + offset_;
+    const uint64_t from = transfer.source + line_ * transfer.source_stride + offset_;
+    const auto fault = transfer.pattern.empty()
+                           ? context.memory().Copy(to, context.memory(), from, piece)
+                           : Fill(context.memory(), to, piece, transfer.pattern, offset_);
+    if (fault) {
+      const char* what = transfer.pattern.empty() ? "copy" : "fill";
+      transfers_.clear();
+      next_ = line_ = offset_ = 0;
+      return context.Check(fault, what);
+    }
+    context.services.counters.copied_bytes += piece;
+    offset_ += piece;
+    if (offset_ == transfer.line_bytes) ++line_, offset_ = 0;
+  }
+  transfers_.clear();
+  next_ = 0;
+  return Progress::kDone;
+}
+
+}  // namespace phantora

@@ -1,0 +1,72 @@
+// What GPU work costs in simulated time.
+#ifndef PHANTORA_TRAP_GPU_KERNEL_PRICER_H_
+#define PHANTORA_TRAP_GPU_KERNEL_PRICER_H_
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "profiles/gpu/gpu_profile.h"
+#include "profiles/gpu/work_price.h"
+#include "profiles/kernels/kernel_rows.h"
+#include "trap/gpu/front/gpu_services.h"
+#include "trap/unknowns.h"
+
+namespace phantora {
+
+// In this order: what was measured of this very work, or of similar work; a model of what the
+// kernel's rule (profiles/work) says that it does; the same of what can be read off its code.
+// Of a kernel that nobody knows, 16 bytes times the number of threads.
+class KernelPricer : public WorkPricer {
+ public:
+  struct Options {
+    bool rows = true;           // use what was measured
+    std::string own_rows = {};  // the text of the user's, which go before those that ship
+  };
+  // For a GPU without rates of its own, or another than the one whose name it has, they are
+  // transferred from the nearest that has some (profiles/gpu/rate_transfer.h); where that cannot
+  // be, everything is a placeholder. Errors: its data is malformed.
+  static absl::StatusOr<std::unique_ptr<KernelPricer>> Create(const GpuProfile& profile,
+                                                              Options options, Unknowns* unknowns);
+
+  Price Kernel(const KernelLaunch& launch) override;
+  Price Copy(uint64_t bytes, CopyKind kind) override;
+  const char* Source() const override { return source_.c_str(); }
+  // Of the GPU's own memory, at its peak.
+  double memory_bytes_per_s() const { return memory_bytes_per_s_; }
+
+ private:
+  // Everything that the price of a known kernel depends on.
+  struct Key {
+    uint64_t fingerprint;
+    std::array<uint32_t, 6> dims;
+    std::array<double, 10> work;
+    bool operator==(const Key&) const = default;
+    template <typename H>
+    friend H AbslHashValue(H hash, const Key& key) {
+      return H::combine(std::move(hash), key.fingerprint, key.dims, key.work);
+    }
+  };
+
+  KernelPricer(const GpuProfile& profile, Unknowns* unknowns);
+  Price Placeholder(const KernelLaunch& launch) const;
+  double MemoryShare(double bytes, double seconds) const;
+  Price Known(const KernelWork& work, const KernelLaunch& launch) const;
+
+  const int sms_;
+  const double memory_bytes_per_s_, pcie_bytes_per_s_, peer_bytes_per_s_;
+  std::optional<GpuRates> rates_;
+  KernelRows rows_, own_rows_;
+  std::string source_ = "launch dims, a placeholder";
+  absl::flat_hash_map<Key, Price> prices_;
+  Unknowns* const unknowns_;
+};
+
+}  // namespace phantora
+
+#endif  // PHANTORA_TRAP_GPU_KERNEL_PRICER_H_

@@ -1,0 +1,157 @@
+#include "trap/host/port_calls.h"
+
+#include <arpa/inet.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "trap/linux/unique_fd.h"
+
+namespace phantora {
+namespace {
+
+// An Internet address as a process gives it, seen as IPv4.
+struct SocketAddress {
+  union {
+    sockaddr_in v4;
+    sockaddr_in6 v6;
+  };
+  socklen_t length = 0;
+
+  static std::optional<SocketAddress> Read(const Tracee& tracee, uint64_t at, uint64_t length) {
+    SocketAddress address;
+    std::memset(&address.v6, 0, sizeof address.v6);
+    address.length = static_cast<socklen_t>(std::min<uint64_t>(length, sizeof address.v6));
+    if (address.length < sizeof address.v4) return std::nullopt;
+    if (!tracee.memory.Read(RemoteAddress{at}, &address.v6, address.length)) return std::nullopt;
+    const bool is_v4 = address.v4.sin_family == AF_INET;
+    const bool is_v6 = address.v4.sin_family == AF_INET6 && address.length == sizeof address.v6;
+    if (!is_v4 && !is_v6) return std::nullopt;
+    if (is_v4) address.length = sizeof address.v4;
+    return address;
+  }
+
+  bool is_v6() const { return v4.sin_family == AF_INET6; }
+  uint16_t port() const { return ntohs(v4.sin_port); }  // at the same place in both
+  void SetPort(uint16_t port) { v4.sin_port = htons(port); }
+  // nullopt: one that only IPv6 has.
+  std::optional<in_addr> Get() const {
+    if (!is_v6()) return v4.sin_addr;
+    in_addr address{};
+    if (IN6_IS_ADDR_UNSPECIFIED(&v6.sin6_addr)) return address;
+    if (IN6_IS_ADDR_LOOPBACK(&v6.sin6_addr)) {
+      address.s_addr = htonl(INADDR_LOOPBACK);
+      return address;
+    }
+    if (!IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr)) return std::nullopt;
+    std::memcpy(&address, v6.sin6_addr.s6_addr + 12, sizeof address);
+    return address;
+  }
+  void Set(in_addr address) {
+    if (!is_v6()) {
+      v4.sin_addr = address;
+      return;
+    }
+    std::memset(&v6.sin6_addr, 0, 10);
+    std::memset(v6.sin6_addr.s6_addr + 10, 0xff, 2);
+    std::memcpy(v6.sin6_addr.s6_addr + 12, &address, sizeof address);
+  }
+  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&v6); }
+};
+
+int Option(int socket, int level, int option) {
+  int value = -1;
+  socklen_t size = sizeof value;
+  return getsockopt(socket, level, option, &value, &size) == 0 ? value : -1;
+}
+
+// The caller's socket, if it is one of TCP that can have IPv4 addresses.
+UniqueFd TcpSocket(const seccomp_notif& notification, const Tracee& tracee, bool is_v6) {
+  UniqueFd socket(static_cast<int>(syscall(SYS_pidfd_getfd, tracee.pidfd.get(),
+                                           static_cast<int>(notification.data.args[0]), 0)));
+  if (!socket.valid() || Option(socket.get(), SOL_SOCKET, SO_PROTOCOL) != IPPROTO_TCP) return {};
+  if (is_v6 && Option(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY) != 0) return {};
+  return socket;
+}
+
+uint16_t PortOf(int socket) {
+  sockaddr_in6 name{};
+  socklen_t size = sizeof name;
+  if (getsockname(socket, reinterpret_cast<sockaddr*>(&name), &size) != 0) return 0;
+  return ntohs(name.sin6_port);  // of IPv4, it is in the same place
+}
+
+bool IsLoopback(in_addr address) { return ntohl(address.s_addr) >> 16 == 127 << 8; }
+
+}  // namespace
+
+std::optional<int> PortCalls::HostOf(in_addr address, int own) const {
+  if (address.s_addr == htonl(INADDR_ANY) || IsLoopback(address)) return own;
+  for (size_t host = 0; host < addresses_.size(); ++host) {
+    if (addresses_[host].s_addr == address.s_addr) return static_cast<int>(host);
+  }
+  return std::nullopt;
+}
+
+std::optional<int> PortCalls::Bind(const seccomp_notif& notification, const Tracee& tracee) {
+  const auto& arguments = notification.data.args;
+  auto address = SocketAddress::Read(tracee, arguments[1], static_cast<uint32_t>(arguments[2]));
+  const auto wanted = address ? address->Get() : std::nullopt;
+  if (!wanted || HostOf(*wanted, tracee.host) != tracee.host) return std::nullopt;
+  const UniqueFd socket = TcpSocket(notification, tracee, address->is_v6());
+  if (!socket.valid()) return std::nullopt;
+  const uint16_t port = address->port();
+  address->Set(addresses_[static_cast<size_t>(tracee.host)]);
+  if (bind(socket.get(), address->get(), address->length) != 0) {
+    // Taken by another process of this host, as it would be on a machine of its own?
+    if (errno != EADDRINUSE || port == 0 || bound_.contains({tracee.host, port})) return errno;
+    address->SetPort(0);
+    if (bind(socket.get(), address->get(), address->length) != 0) return errno;
+  }
+  const uint16_t real = PortOf(socket.get());
+  if (real != 0) bound_[{tracee.host, port == 0 ? real : port}] = real;
+  return 0;
+}
+
+void PortCalls::Redirect(const seccomp_notif& notification, const Tracee& tracee) const {
+  const auto& arguments = notification.data.args;
+  auto address = SocketAddress::Read(tracee, arguments[1], static_cast<uint32_t>(arguments[2]));
+  const auto wanted = address ? address->Get() : std::nullopt;
+  const auto host = wanted ? HostOf(*wanted, tracee.host) : std::nullopt;
+  if (!host) return;
+  const auto found = bound_.find({*host, address->port()});
+  const in_addr target = addresses_[static_cast<size_t>(*host)];
+  if (found == bound_.end()) return;
+  if (found->second == address->port() && target.s_addr == wanted->s_addr) return;
+  if (!TcpSocket(notification, tracee, address->is_v6()).valid()) return;
+  address->Set(target);
+  address->SetPort(found->second);
+  // Memory that cannot be written keeps what it has: then the connection is refused.
+  tracee.memory.Write(RemoteAddress{arguments[1]}, &address->v6, address->length);
+}
+
+bool PortCalls::Serve(const seccomp_notif& notification, const Tracee& tracee,
+                      NotifyListener& listener) {
+  const bool binds = notification.data.nr == SYS_bind;
+  if (!binds && notification.data.nr != SYS_connect) return false;
+  if (static_cast<size_t>(tracee.host) < addresses_.size()) {
+    if (!binds) {
+      Redirect(notification, tracee);
+    } else if (const auto error = Bind(notification, tracee)) {
+      if (*error == 0) {
+        listener.ReplyValue(notification.id, 0);
+      } else {
+        listener.ReplyError(notification.id, *error);
+      }
+      return true;
+    }
+  }
+  listener.ReplyContinue(notification.id);
+  return true;
+}
+
+}  // namespace phantora

@@ -1,0 +1,179 @@
+#include "trap/linux/stopped_process.h"
+
+#include <dirent.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "trap/linux/process_tree.h"
+
+namespace phantora {
+namespace {
+
+// Real time in which a thread stops, ns: one that is blocked does so in microseconds.
+constexpr int64_t kPatience = 500'000'000;
+// In which one makes a call that does not wait, on a machine that is very busy. Its registers are
+// put back after that, so nothing may be done before.
+constexpr int64_t kCallPatience = 60'000'000'000;
+// A step takes a few microseconds, and a sleep of any length fifty.
+constexpr int kSpins = 100;
+constexpr useconds_t kPause = 20;  // microseconds
+
+std::vector<pid_t>& Late() {
+  static auto* late = new std::vector<pid_t>();
+  return *late;
+}
+
+int64_t Now() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec * int64_t{1'000'000'000} + now.tv_nsec;
+}
+
+enum class Outcome { kStopped, kGone, kRuns };
+
+// Waits until `end` for the thread to stop; `signal` gets what it was about to be sent.
+Outcome AwaitStop(pid_t thread, int64_t end, int& signal) {
+  for (int spins = 0;; ++spins) {
+    int status = 0;
+    const pid_t found = waitpid(thread, &status, __WALL | WNOHANG);
+    if (found < 0 && errno != EINTR) return Outcome::kGone;
+    if (found == thread) {
+      if (!WIFSTOPPED(status)) return Outcome::kGone;
+      const bool is_event = status >> 16 != 0;
+      signal = is_event || WSTOPSIG(status) == SIGTRAP ? 0 : WSTOPSIG(status);
+      return Outcome::kStopped;
+    }
+    if (Now() > end) return Outcome::kRuns;
+    if (spins < kSpins) {
+      sched_yield();
+    } else {
+      usleep(kPause);
+    }
+  }
+}
+
+}  // namespace
+
+void StoppedProcess::ReleaseLate() {
+  std::erase_if(Late(), [](pid_t thread) {
+    int signal = 0;
+    const Outcome outcome = AwaitStop(thread, 0, signal);
+    if (outcome == Outcome::kStopped) ptrace(PTRACE_DETACH, thread, nullptr, signal);
+    return outcome != Outcome::kRuns;
+  });
+}
+
+std::unique_ptr<StoppedProcess> StoppedProcess::Stop(pid_t process,
+                                                     const std::function<bool(pid_t)>& held) {
+  std::unique_ptr<StoppedProcess> stopped(new StoppedProcess());
+  if (ParentOf(process) == getpid()) stopped->own_child_ = process;
+  if (!stopped->StopAll(process, held) || !stopped->FindCaller()) return nullptr;
+  return stopped;
+}
+
+bool StoppedProcess::StopAll(pid_t process, const std::function<bool(pid_t)>& held) {
+  char path[64];
+  snprintf(path, sizeof path, "/proc/%d/task", process);
+  const int64_t end = Now() + kPatience;
+  const auto known = [this](pid_t thread) {
+    return std::any_of(threads_.begin(), threads_.end(),
+                       [thread](const Thread& other) { return other.id == thread; });
+  };
+  // Those that run meanwhile may start others, until a look finds no more.
+  for (bool found = true; found;) {
+    found = false;
+    DIR* tasks = opendir(path);
+    if (tasks == nullptr) return false;
+    std::vector<pid_t> seized;
+    bool refused = false;
+    while (const dirent* entry = readdir(tasks)) {
+      const pid_t thread = atoi(entry->d_name);
+      if (thread <= 0 || held(thread) || known(thread)) continue;
+      if (ptrace(PTRACE_SEIZE, thread, nullptr, nullptr) != 0) {
+        refused |= errno != ESRCH;
+        continue;
+      }
+      seized.push_back(thread);
+      ptrace(PTRACE_INTERRUPT, thread, nullptr, nullptr);
+    }
+    closedir(tasks);
+    for (const pid_t thread : seized) {
+      int signal = 0;
+      switch (AwaitStop(thread, end, signal)) {
+        case Outcome::kStopped:
+          threads_.push_back({thread, signal});
+          found = true;
+          break;
+        case Outcome::kGone:
+          found = true;
+          break;
+        case Outcome::kRuns:
+          Late().push_back(thread);
+          refused = true;
+          break;
+      }
+    }
+    if (refused) return false;
+  }
+  return true;
+}
+
+bool StoppedProcess::FindCaller() {
+  constexpr long kSyscall = 0x050f;  // the instruction, as it lies in memory
+  for (size_t i = 0; i < threads_.size(); ++i) {
+    const pid_t thread = threads_[i].id;
+    if (threads_[i].signal != 0) continue;
+    if (ptrace(PTRACE_GETREGS, thread, nullptr, &registers_) != 0) continue;
+    errno = 0;
+    const long code = ptrace(PTRACE_PEEKTEXT, thread, registers_.rip - 2, nullptr);
+    if (errno != 0 || (code & 0xffff) != kSyscall) continue;
+    caller_ = i;
+    return true;
+  }
+  return false;
+}
+
+std::optional<int64_t> StoppedProcess::Call(int64_t number,
+                                            const std::array<uint64_t, 6>& arguments) {
+  Thread& thread = threads_[*caller_];
+  user_regs_struct registers = registers_;
+  registers.rip -= 2;
+  registers.rax = static_cast<uint64_t>(number);
+  registers.orig_rax = ~uint64_t{0};  // nothing is to be restarted
+  registers.rdi = arguments[0], registers.rsi = arguments[1], registers.rdx = arguments[2];
+  registers.r10 = arguments[3], registers.r8 = arguments[4], registers.r9 = arguments[5];
+  if (ptrace(PTRACE_SETREGS, thread.id, nullptr, &registers) != 0) return std::nullopt;
+  for (;;) {
+    if (ptrace(PTRACE_SINGLESTEP, thread.id, nullptr, nullptr) != 0) return std::nullopt;
+    int signal = 0;
+    if (AwaitStop(thread.id, Now() + kCallPatience, signal) != Outcome::kStopped)
+      return std::nullopt;
+    if (signal != 0) thread.signal = signal;
+    user_regs_struct after{};
+    if (ptrace(PTRACE_GETREGS, thread.id, nullptr, &after) != 0) return std::nullopt;
+    // A signal may stop it before its step.
+    if (after.rip == registers_.rip) return static_cast<int64_t>(after.rax);
+  }
+}
+
+StoppedProcess::~StoppedProcess() {
+  if (caller_) ptrace(PTRACE_SETREGS, threads_[*caller_].id, nullptr, &registers_);
+  for (const Thread& thread : threads_) {
+    const bool released = ptrace(PTRACE_DETACH, thread.id, nullptr, thread.signal) == 0;
+    // Its process cannot go before its tracer has been told.
+    if (!released && thread.id != own_child_) Late().push_back(thread.id);
+  }
+  ReleaseLate();
+}
+
+}  // namespace phantora

@@ -1,0 +1,210 @@
+#include "trap/linux/thread_activity.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "trap/linux/unique_fd.h"
+
+namespace phantora {
+namespace {
+
+// Descriptors that may be kept are this part of all.
+constexpr rlim_t kShareOfFiles = 8;
+
+UniqueFd OpenFile(const char* format, pid_t thread) {
+  char path[64];
+  snprintf(path, sizeof path, format, thread);
+  return UniqueFd(open(path, O_RDONLY | O_CLOEXEC));
+}
+
+// Reads a small file of /proc, from `kept` if that is open; false if it is gone.
+template <size_t kSize>
+bool ReadFile(const char* format, pid_t thread, char (&text)[kSize],
+              const UniqueFd& kept = UniqueFd()) {
+  ssize_t length;
+  if (kept.valid()) {
+    length = pread(kept.get(), text, kSize - 1, 0);
+  } else {
+    const UniqueFd file = OpenFile(format, thread);
+    if (!file.valid()) return false;
+    length = read(file.get(), text, kSize - 1);
+  }
+  text[length > 0 ? length : 0] = '\0';
+  return length > 0;
+}
+
+constexpr char kSlices[] = "/proc/%d/schedstat", kCall[] = "/proc/%d/syscall";
+
+// The time slices that the thread has had; -1 if it is gone.
+int64_t Slices(pid_t thread, const UniqueFd& kept) {
+  char text[128];
+  if (!ReadFile(kSlices, thread, text, kept)) return -1;
+  const char* last = strrchr(text, ' ');
+  return last == nullptr ? -1 : atoll(last);
+}
+
+// Does it wait for a child of vfork to exec or end? Only that can end it.
+bool WaitsForVfork(pid_t thread) {
+  char text[256];
+  if (!ReadFile(kCall, thread, text)) return false;
+  const int call = atoi(text);
+  return call == SYS_vfork || call == SYS_clone || call == SYS_clone3;
+}
+
+uint64_t Mask(const char* text, const char* name) {
+  const char* at = strstr(text, name);
+  return at == nullptr ? 0 : strtoull(at + strlen(name), nullptr, 16);
+}
+
+}  // namespace
+
+ThreadSignals SignalsOf(pid_t thread) {
+  char text[4096];
+  if (!ReadFile("/proc/%d/status", thread, text)) return {};
+  return {.own = Mask(text, "SigPnd:"),
+          .shared = Mask(text, "ShdPnd:"),
+          .blocked = Mask(text, "SigBlk:"),
+          .caught = Mask(text, "SigCgt:"),
+          .ignored = Mask(text, "SigIgn:")};
+}
+
+std::string ThreadName(pid_t thread) {
+  char text[64];
+  return ReadFile("/proc/%d/comm", thread, text) ? text : "";
+}
+
+int64_t RunTime(pid_t thread) {
+  char text[128];
+  return ReadFile("/proc/%d/schedstat", thread, text) ? atoll(text) : 0;
+}
+
+ThreadActivity::ThreadActivity()
+    : most_threads_([] {
+        rlimit files{};
+        getrlimit(RLIMIT_NOFILE, &files);
+        return static_cast<size_t>(files.rlim_cur / kShareOfFiles / 2);
+      }()) {}
+
+void ThreadActivity::StartsThread(pid_t process) { processes_[process].complete = false; }
+
+void ThreadActivity::KeepOnly(const std::vector<pid_t>& processes) {
+  for (auto it = processes_.begin(); it != processes_.end();) {
+    const auto current = it++;
+    if (std::find(processes.begin(), processes.end(), current->first) != processes.end()) continue;
+    for (const auto& [number, thread] : current->second.threads) Close(thread);
+    processes_.erase(current);
+  }
+}
+
+bool ThreadActivity::List(pid_t id, Process& process) {
+  char path[64];
+  snprintf(path, sizeof path, "/proc/%d/task", id);
+  DIR* tasks = opendir(path);
+  if (tasks == nullptr) return false;
+  bool added = false;
+  while (const dirent* entry = readdir(tasks)) {
+    const pid_t number = atoi(entry->d_name);
+    if (number <= 0) continue;
+    auto [it, fresh] = process.threads.try_emplace(number);
+    if (!fresh) continue;
+    added = true;
+    if (open_threads_ >= most_threads_) continue;
+    it->second.slices = OpenFile(kSlices, number);
+    it->second.call = OpenFile(kCall, number);
+    open_threads_ += it->second.slices.valid() ? 1 : 0;
+  }
+  closedir(tasks);
+  return added;
+}
+
+bool ThreadActivity::IsRunnable(pid_t id, const Thread& thread) {
+  // Linux can preempt a thread that has said that it is about to sleep, and may yet find
+  // that it need not: /proc/PID/stat shows it asleep while it waits for a processor
+  // (do_wait in kernel/exit.c reaps a child in that state). The call that a thread is in can
+  // only be read when it has left the processor: Linux waits a moment for one that has not,
+  // and calls it running then (task_current_syscall in lib/syscall.c).
+  char text[256];
+  return ReadFile(kCall, id, text, thread.call) && strncmp(text, "running", 7) == 0;
+}
+
+bool ThreadActivity::Runs(pid_t id, const Thread& thread) {
+  char text[512];
+  if (!ReadFile("/proc/%d/stat", id, text)) return false;
+  const char* fields = strrchr(text, ')');
+  char state = 'S';
+  if (fields != nullptr) sscanf(fields + 1, " %c", &state);
+  switch (state) {
+    case 'R':
+      return true;
+    case 'D':
+      return !WaitsForVfork(id);
+    case 'Z':
+    case 'X':
+      // On its way out: whoever waits for that goes on now.
+      saw_dying_ = true;
+      return true;
+    default:
+      return IsRunnable(id, thread);
+  }
+}
+
+bool ThreadActivity::Blocked(const std::vector<pid_t>& processes,
+                             const std::function<bool(pid_t)>& held, bool second) {
+  for (const pid_t id : processes) {
+    Process& process = processes_[id];
+    if (!process.complete && List(id, process) && second) return false;
+    for (auto it = process.threads.begin(); it != process.threads.end();) {
+      const auto current = it++;
+      auto& [number, thread] = *current;
+      if (held(number)) continue;
+      const int64_t slices = Slices(number, thread.slices);
+      if (slices < 0) {
+        Close(thread);
+        process.threads.erase(current);
+        if (second) return false;
+        continue;
+      }
+      // Asleep since it was found so, unless it has been woken and waits for a processor.
+      const bool same_sleep = slices == thread.slept;
+      if (same_sleep ? IsRunnable(number, thread) : second || Runs(number, thread)) {
+        running_ = number;
+        running_process_ = id;
+        return false;
+      }
+      thread.slept = slices;
+    }
+    if (second) process.complete = true;
+  }
+  return true;
+}
+
+bool ThreadActivity::AllBlocked(const std::vector<pid_t>& processes,
+                                const std::function<bool(pid_t)>& held) {
+  saw_dying_ = false;
+  // Who ran last time probably still does.
+  if (running_ != 0 && !held(running_) &&
+      std::find(processes.begin(), processes.end(), running_process_) != processes.end()) {
+    const auto process = processes_.find(running_process_);
+    if (process != processes_.end()) {
+      const auto thread = process->second.threads.find(running_);
+      if (thread != process->second.threads.end() && IsRunnable(running_, thread->second)) {
+        return false;
+      }
+    }
+  }
+  // One look is not enough: a thread may wake one that was looked at before, and block
+  // before it is looked at itself. Then the one that was woken is found running the
+  // second time, or has run.
+  return Blocked(processes, held, false) && Blocked(processes, held, true);
+}
+
+}  // namespace phantora

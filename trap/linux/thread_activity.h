@@ -1,0 +1,101 @@
+// Whether anything in a process tree can still act by itself.
+#ifndef PHANTORA_TRAP_SUPERVISOR_THREAD_ACTIVITY_H_
+#define PHANTORA_TRAP_SUPERVISOR_THREAD_ACTIVITY_H_
+
+#include <signal.h>
+#include <sys/types.h>
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "trap/linux/unique_fd.h"
+
+namespace phantora {
+
+// Bit 0 is signal 1.
+constexpr uint64_t SignalBit(int signal) { return uint64_t{1} << (signal - 1); }
+
+// Whose default action is a core dump (signal(7)).
+inline constexpr uint64_t kDumpCore = SignalBit(SIGQUIT) | SignalBit(SIGILL) | SignalBit(SIGTRAP) |
+                                      SignalBit(SIGABRT) | SignalBit(SIGBUS) | SignalBit(SIGFPE) |
+                                      SignalBit(SIGSEGV) | SignalBit(SIGXCPU) | SignalBit(SIGXFSZ) |
+                                      SignalBit(SIGSYS);
+
+// Signals that have been sent to a thread or its process and are not handled yet.
+struct ThreadSignals {
+  uint64_t own = 0, shared = 0;  // pending
+  uint64_t blocked = 0, caught = 0, ignored = 0;
+
+  uint64_t pending() const { return own | shared; }
+  // Has it a SIGKILL to die of, but has not been scheduled since?
+  bool killed() const { return (pending() >> 8 & 1) != 0; }
+  // What it has a handler for, or dies of with a core dump, and does not block (`mask` may
+  // take the place of what it blocks). Held in a trapped call, it would not notice
+  // (WAIT_KILLABLE_RECV); what kills without a core dump comes as a SIGKILL.
+  uint64_t Due(uint64_t which, std::optional<uint64_t> mask) const {
+    const uint64_t dumps = kDumpCore & ~caught & ~ignored;
+    return which & (caught | dumps) & ~mask.value_or(blocked);
+  }
+};
+ThreadSignals SignalsOf(pid_t thread);
+
+// The name that the thread has given itself; empty if it is gone.
+std::string ThreadName(pid_t thread);
+
+// How long the thread has run, ns; 0 if it is gone.
+int64_t RunTime(pid_t thread);
+
+// Looks at all threads of many processes, often: who has not run since it was found asleep is asked
+// for no more than whether it is about to. Not thread-safe.
+class ThreadActivity {
+ public:
+  ThreadActivity();
+
+  // Is every thread of `processes` blocked in the kernel, but those that `held` names?
+  // Then nothing happens before something from outside does.
+  bool AllBlocked(const std::vector<pid_t>& processes, const std::function<bool(pid_t)>& held);
+
+  // The process starts a thread. (It is listed anew at each look until one finds all blocked.)
+  void StartsThread(pid_t process);
+  // There are no others any more.
+  void KeepOnly(const std::vector<pid_t>& processes);
+
+  // The thread that was found running last.
+  pid_t running() const { return running_; }
+  // It is on its way out: the processes are not the same any more soon.
+  bool saw_dying() const { return saw_dying_; }
+
+ private:
+  struct Thread {
+    // Its schedstat and syscall in /proc, as long as descriptors are not scarce.
+    UniqueFd slices, call;
+    int64_t slept = -1;  // its time slices when it was found asleep
+  };
+  struct Process {
+    absl::flat_hash_map<pid_t, Thread> threads;
+    bool complete = false;
+  };
+
+  // Lists threads that are not known; were there any?
+  bool List(pid_t id, Process& process);
+  void Close(const Thread& thread) { open_threads_ -= thread.slices.valid() ? 1 : 0; }
+  // Are all threads blocked? The second look also says no if anyone has run since the first.
+  bool Blocked(const std::vector<pid_t>& processes, const std::function<bool(pid_t)>& held,
+               bool second);
+  bool IsRunnable(pid_t id, const Thread& thread);
+  bool Runs(pid_t id, const Thread& thread);
+
+  const size_t most_threads_;  // with open files
+  absl::flat_hash_map<pid_t, Process> processes_;
+  size_t open_threads_ = 0;
+  pid_t running_ = 0, running_process_ = 0;
+  bool saw_dying_ = false;
+};
+
+}  // namespace phantora
+
+#endif  // PHANTORA_TRAP_SUPERVISOR_THREAD_ACTIVITY_H_

@@ -1,0 +1,51 @@
+// The processes under supervision: who made a call, and who has died.
+#ifndef PHANTORA_TRAP_SUPERVISOR_TRACEES_H_
+#define PHANTORA_TRAP_SUPERVISOR_TRACEES_H_
+
+#include <sys/types.h>
+
+#include <memory>
+#include <optional>
+
+#include "absl/container/flat_hash_map.h"
+#include "trap/linux/remote_memory.h"
+#include "trap/linux/unique_fd.h"
+
+namespace phantora {
+
+struct Tracee {
+  explicit Tracee(pid_t pid) : process(pid), memory(pid) {}
+  const pid_t process;
+  const RemoteMemory memory;
+  UniqueFd pidfd;
+  int host = 0;   // of the emulated cluster
+  int rank = -1;  // -1: it is none, but perhaps a child of one
+};
+
+class Tracees {
+ public:
+  // `epoll` gets a pidfd per process, with the descriptor as user data.
+  explicit Tracees(int epoll) : epoll_(epoll) {}
+
+  // The process of thread `tid`; nullptr if it died meanwhile.
+  Tracee* OfThread(pid_t tid);
+
+  // `pidfd` became readable. Forgets and returns the process; nullopt if it is
+  // none of ours.
+  std::optional<pid_t> Died(int pidfd);
+
+  // nullptr if it has made no call yet, or is gone.
+  Tracee* Find(pid_t process);
+
+  size_t size() const { return tracees_.size(); }
+
+ private:
+  const int epoll_;
+  absl::flat_hash_map<pid_t, std::unique_ptr<Tracee>> tracees_;
+  absl::flat_hash_map<pid_t, pid_t> process_of_thread_;
+  absl::flat_hash_map<int, pid_t> process_of_pidfd_;
+};
+
+}  // namespace phantora
+
+#endif  // PHANTORA_TRAP_SUPERVISOR_TRACEES_H_

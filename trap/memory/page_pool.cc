@@ -1,0 +1,91 @@
+#include "trap/memory/page_pool.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "absl/hash/hash.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+
+namespace phantora {
+namespace {
+
+constexpr uint32_t kMostPages = 16 << 20;      // 64 GiB
+constexpr uint32_t kGrowth = 4096;             // pages at a time
+constexpr size_t kMostSeen = size_t{8} << 20;  // of 100,000 pages of each of 64 processes
+#ifndef F_SEAL_FUTURE_WRITE
+#define F_SEAL_FUTURE_WRITE 0x0010  // linux/fcntl.h
+#endif
+
+uint64_t HashOf(const uint8_t* page) {
+  return absl::Hash<absl::string_view>{}(
+      absl::string_view(reinterpret_cast<const char*>(page), kPageBytes));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<PagePool>> PagePool::Create() {
+  std::unique_ptr<PagePool> pool(new PagePool());
+  pool->writer_ = UniqueFd(memfd_create(kName, MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!pool->writer_.valid()) return absl::UnavailableError("memfd_create failed");
+  void* memory = mmap(nullptr, kMostPages * kPageBytes, PROT_READ | PROT_WRITE,
+                      MAP_SHARED | MAP_NORESERVE, pool->writer_.get(), 0);
+  if (memory == MAP_FAILED) return absl::ResourceExhaustedError("no address space for pages");
+  pool->memory_ = static_cast<uint8_t*>(memory);
+  // Nobody but this mapping writes to it, even one who opens it anew.
+  if (fcntl(pool->writer_.get(), F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SHRINK) != 0) {
+    return absl::UnavailableError(absl::StrCat("a memfd cannot be sealed: ", std::strerror(errno)));
+  }
+  fchmod(pool->writer_.get(), 0400);
+  pool->reader_ = UniqueFd(
+      open(absl::StrCat("/proc/self/fd/", pool->writer_.get()).c_str(), O_RDONLY | O_CLOEXEC));
+  if (!pool->reader_.valid()) return absl::UnavailableError("a memfd cannot be opened for reading");
+  return pool;
+}
+
+PagePool::~PagePool() {
+  if (memory_ != nullptr) munmap(memory_, kMostPages * kPageBytes);
+}
+
+bool PagePool::Equals(uint32_t number, const uint8_t* page) const {
+  return number < pages_ && std::memcmp(memory_ + number * kPageBytes, page, kPageBytes) == 0;
+}
+
+uint32_t PagePool::given(pid_t process) const {
+  const auto found = given_.find(process);
+  return found == given_.end() ? 0 : found->second;
+}
+
+uint32_t PagePool::TakeGiven(pid_t process) {
+  const uint32_t given = this->given(process);
+  given_.erase(process);
+  return given;
+}
+
+std::optional<uint32_t> PagePool::Offer(pid_t process, const uint8_t* page) {
+  const uint64_t hash = HashOf(page);
+  if (const auto found = by_hash_.find(hash); found != by_hash_.end()) {
+    if (Equals(found->second, page)) return found->second;
+    return std::nullopt;
+  }
+  if (seen_.size() >= kMostSeen) seen_.clear();
+  const auto [first, fresh] = seen_.try_emplace(hash, process);
+  if (fresh || first->second == process) return std::nullopt;
+  if (pages_ == kMostPages) return std::nullopt;
+  if (pages_ % kGrowth == 0 &&
+      ftruncate(writer_.get(), static_cast<off_t>((pages_ + kGrowth) * kPageBytes)) != 0) {
+    return std::nullopt;
+  }
+  std::memcpy(memory_ + pages_ * kPageBytes, page, kPageBytes);
+  ++given_[first->second];
+  seen_.erase(first);
+  by_hash_[hash] = pages_;
+  return pages_++;
+}
+
+}  // namespace phantora

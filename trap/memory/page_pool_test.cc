@@ -1,0 +1,90 @@
+#include "trap/memory/page_pool.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <string>
+#include <vector>
+
+namespace phantora {
+namespace {
+
+std::vector<uint8_t> Page(uint8_t value) { return std::vector<uint8_t>(kPageBytes, value); }
+
+TEST(PagePoolTest, TakesInWhatASecondProcessHas) {
+  auto made = PagePool::Create();
+  ASSERT_TRUE(made.ok()) << made.status();
+  PagePool& pool = **made;
+  const auto one = Page(1), two = Page(2);
+  EXPECT_FALSE(pool.Offer(10, one.data()));
+  EXPECT_FALSE(pool.Offer(10, one.data()));  // the same process again
+  EXPECT_FALSE(pool.Offer(11, two.data()));
+  EXPECT_EQ(pool.Offer(11, one.data()), 0u);
+  EXPECT_EQ(pool.Offer(12, one.data()), 0u);
+  EXPECT_EQ(pool.Offer(12, two.data()), 1u);
+  EXPECT_EQ(pool.pages(), 2u);
+  EXPECT_TRUE(pool.Equals(1, two.data()));
+  EXPECT_FALSE(pool.Equals(0, two.data()));
+  EXPECT_FALSE(pool.Equals(2, two.data()));
+}
+
+TEST(PagePoolTest, TellsWhoOfferedInVainBefore) {
+  auto made = PagePool::Create();
+  ASSERT_TRUE(made.ok()) << made.status();
+  PagePool& pool = **made;
+  for (uint8_t value = 1; value <= 3; ++value) pool.Offer(10, Page(value).data());
+  pool.Offer(11, Page(1).data());
+  pool.Offer(12, Page(1).data());  // it is there already
+  pool.Offer(12, Page(2).data());
+  EXPECT_EQ(pool.given(10), 2u);
+  EXPECT_EQ(pool.given(11), 0u);
+  EXPECT_EQ(pool.TakeGiven(10), 2u);
+  EXPECT_EQ(pool.given(10), 0u);
+}
+
+TEST(PagePoolTest, OthersReadAndCopyButDoNotWrite) {
+  auto made = PagePool::Create();
+  ASSERT_TRUE(made.ok()) << made.status();
+  PagePool& pool = **made;
+  const auto one = Page(1);
+  pool.Offer(1, one.data());
+  ASSERT_EQ(pool.Offer(2, one.data()), 0u);
+  void* mapped = mmap(nullptr, kPageBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE, pool.file(), 0);
+  ASSERT_NE(mapped, MAP_FAILED);
+  auto* bytes = static_cast<uint8_t*>(mapped);
+  EXPECT_EQ(bytes[17], 1);
+  bytes[17] = 9;
+  EXPECT_TRUE(pool.Equals(0, one.data()));
+  munmap(mapped, kPageBytes);
+  EXPECT_EQ(mmap(nullptr, kPageBytes, PROT_READ | PROT_WRITE, MAP_SHARED, pool.file(), 0),
+            MAP_FAILED);
+  // Not even opened anew, by one who may (root).
+  const int again =
+      open(("/proc/self/fd/" + std::to_string(pool.file())).c_str(), O_RDWR | O_CLOEXEC);
+  if (again >= 0) {
+    EXPECT_LT(pwrite(again, "x", 1, 0), 0);
+    EXPECT_EQ(mmap(nullptr, kPageBytes, PROT_READ | PROT_WRITE, MAP_SHARED, again, 0), MAP_FAILED);
+    close(again);
+  }
+}
+
+TEST(PagePoolTest, GrowsPageByPage) {
+  auto made = PagePool::Create();
+  ASSERT_TRUE(made.ok()) << made.status();
+  PagePool& pool = **made;
+  auto page = Page(0);
+  constexpr uint32_t kPages = 10'000;
+  for (const pid_t process : {1, 2}) {
+    for (uint32_t i = 0; i < kPages; ++i) {
+      std::copy_n(reinterpret_cast<const uint8_t*>(&i), sizeof i, page.begin());
+      const auto number = pool.Offer(process, page.data());
+      ASSERT_EQ(number, process == 2 ? std::optional<uint32_t>(i) : std::nullopt);
+    }
+  }
+  EXPECT_EQ(pool.pages(), kPages);
+}
+
+}  // namespace
+}  // namespace phantora

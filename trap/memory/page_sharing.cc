@@ -1,0 +1,335 @@
+#include "trap/memory/page_sharing.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+#include <utility>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_format.h"
+#include "trap/linux/stopped_process.h"
+#include "trap/linux/unique_fd.h"
+
+namespace phantora {
+namespace {
+
+// Pages that a process must have got, or that others have come to have too, before it is looked at
+// again: no less than this part of what it has of its own, all of which is read then. A look takes
+// a second for one gigabyte or two.
+constexpr uint64_t kWorthWhileShare = 2, kWorthWhile = (64 << 20) / kPageBytes;
+constexpr int64_t kLookEvery = 1'000'000'000;  // ns of real time
+// With less than this part of the machine's memory left, ranks that go on would use it up before
+// their turn comes: then less is worth a look, and nobody is served meanwhile.
+constexpr uint64_t kUrgentShare = 3, kWorthWhileNow = (24 << 20) / kPageBytes;
+// After one that could not be stopped, which may have kept everybody waiting for half a second.
+constexpr int64_t kTryAgain = 10'000'000'000;
+// A mapping that has less than this part of itself in memory is left alone: programs reserve
+// terabytes, and each page's place has to be looked at.
+constexpr uint64_t kSparse = 64;
+// Pages. A shorter run costs more, as mappings and in looks at them, than it saves; zeros have the
+// mapping of what surrounds them, and a sixth of a rank of PyTorch is zeros in runs of two. A run
+// may cost two mappings, of which a process may have 65,530: the longest come first.
+constexpr uint64_t kShortestRun = 4, kShortestZeros = 2;
+constexpr size_t kMostMappings = 40'000;
+constexpr uint64_t kSmallestMapping = 64 << 10;
+constexpr uint64_t kBatch = 256;  // pages read at a time
+// Of pagemap. What a process has written to since it was shared is not the file's.
+constexpr uint64_t kPresent = uint64_t{1} << 63, kSwapped = uint64_t{1} << 62,
+                   kOfFile = uint64_t{1} << 61;
+
+int64_t Now() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec * int64_t{1'000'000'000} + now.tv_nsec;
+}
+
+// Of /proc/PID/statm: resident pages that no file is behind.
+uint64_t AnonymousPages(pid_t process) {
+  char path[64], text[128] = {};
+  snprintf(path, sizeof path, "/proc/%d/statm", process);
+  const UniqueFd file(open(path, O_RDONLY | O_CLOEXEC));
+  if (read(file.get(), text, sizeof text - 1) <= 0) return 0;
+  unsigned long resident = 0, shared = 0;
+  if (sscanf(text, "%*u %lu %lu", &resident, &shared) != 2 || shared > resident) return 0;
+  return resident - shared;
+}
+
+bool IsZero(const uint8_t* page) {
+  return page[0] == 0 && memcmp(page, page + 1, kPageBytes - 1) == 0;
+}
+
+// A line of /proc/PID/smaps that begins a mapping.
+struct Mapping {
+  unsigned long begin = 0, end = 0;
+  unsigned long anonymous_kib = 0;
+  bool eligible = false;
+
+  bool is_worth_while() const {
+    return anonymous_kib * 1024 >= kShortestZeros * kPageBytes &&
+           anonymous_kib >= (end - begin) / 1024 / kSparse;
+  }
+
+  static bool Parse(const std::string& line, Mapping& mapping) {
+    char access[8] = {}, name[128] = {};
+    unsigned long inode = 0;
+    const int fields = sscanf(line.c_str(), "%lx-%lx %7s %*x %*s %lu %127s", &mapping.begin,
+                              &mapping.end, access, &inode, name);
+    if (fields < 4) return false;
+    // Stacks and the like have names.
+    const bool is_heap = strcmp(name, "[heap]") == 0;
+    const bool is_large = mapping.end - mapping.begin >= kSmallestMapping;
+    const bool is_anonymous = inode == 0 && (fields == 4 || is_heap) && is_large;
+    const bool is_pool = strstr(name, PagePool::kName) != nullptr;
+    mapping.eligible = strcmp(access, "rw-p") == 0 && (is_anonymous || is_pool);
+    return true;
+  }
+};
+
+// Flags of smaps that a new mapping would not have: locked, huge, of userfaultfd, wiped or not
+// copied by fork, growing downwards, for devices.
+bool HasFlags(const std::string& line) {
+  for (const char* flag : {" lo", " ht", " um", " uw", " ui", " wf", " dc", " gd", " io", " pf"}) {
+    if (absl::StrContains(line, flag)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<PageSharing>> PageSharing::Create() {
+  auto pool = PagePool::Create();
+  if (!pool.ok()) return pool.status();
+  std::unique_ptr<PageSharing> sharing(new PageSharing());
+  sharing->pool_ = *std::move(pool);
+  sharing->bytes_.resize(kBatch * kPageBytes);
+  return sharing;
+}
+
+bool PageSharing::IsUrgent() {
+  std::ifstream file("/proc/meminfo");
+  uint64_t total = 0, available = 0;
+  for (std::string name, rest; available == 0 && file >> name && std::getline(file, rest);) {
+    if (name == "MemTotal:") total = std::strtoull(rest.c_str(), nullptr, 10);
+    if (name == "MemAvailable:") available = std::strtoull(rest.c_str(), nullptr, 10);
+  }
+  return available < total / kUrgentShare;
+}
+
+void PageSharing::ProcessDied(pid_t process) {
+  processes_.erase(process);
+  pool_->TakeGiven(process);
+}
+
+bool PageSharing::Wants(pid_t id, bool urgent) {
+  StoppedProcess::ReleaseLate();
+  Process& process = processes_[id];
+  const int64_t now = Now();
+  if (now < process.next_try_ns) return false;
+  if (!urgent && now < process.next_look_ns) return false;
+  process.next_look_ns = now + kLookEvery;
+  const uint64_t own = AnonymousPages(id);
+  const uint64_t got = own - std::min(own, process.own);
+  const uint64_t least = urgent ? kWorthWhileNow : kWorthWhile;
+  return got + pool_->given(id) >= std::max(least, process.own / kWorthWhileShare);
+}
+
+void PageSharing::FindRunsIn(pid_t process, int pagemap, uint64_t begin, uint64_t end,
+                             std::vector<Run>& runs) {
+  const RemoteMemory memory(process);
+  Run run;
+  const auto finish = [&] {
+    if (run.pages >= (run.number == kZeros ? kShortestZeros : kShortestRun)) runs.push_back(run);
+    run = Run();
+  };
+  std::vector<uint8_t>& bytes = bytes_;
+  std::array<uint64_t, kBatch> present;
+  for (uint64_t at = begin; at < end; at += kBatch * kPageBytes) {
+    const uint64_t count = std::min(kBatch, (end - at) / kPageBytes);
+    const auto wanted = static_cast<ssize_t>(count * sizeof(uint64_t));
+    if (pread(pagemap, present.data(), static_cast<size_t>(wanted),
+              static_cast<off_t>(at / kPageBytes * sizeof(uint64_t))) != wanted) {
+      return;
+    }
+    for (uint64_t i = 0; i < count;) {
+      const auto is_there = [&](uint64_t page) {
+        return (present[page] & (kPresent | kSwapped | kOfFile)) == kPresent;
+      };
+      if (!is_there(i)) {
+        finish();
+        ++i;
+        continue;
+      }
+      uint64_t last = i;
+      while (last < count && is_there(last)) ++last;
+      if (!memory.Read(RemoteAddress{at + i * kPageBytes}, bytes.data(), (last - i) * kPageBytes)) {
+        return;
+      }
+      for (uint64_t page = i; page < last; ++page) {
+        const uint8_t* content = &bytes[(page - i) * kPageBytes];
+        const int64_t next = run.number + static_cast<int64_t>(run.pages);
+        if (IsZero(content)) {
+          if (run.pages == 0 || run.number != kZeros) finish();
+          if (run.pages == 0) run = {at + page * kPageBytes, 0, kZeros};
+          ++run.pages;
+        } else if (run.pages > 0 && run.number != kZeros &&
+                   pool_->Equals(static_cast<uint32_t>(next), content)) {
+          ++run.pages;
+        } else if (const auto number = pool_->Offer(process, content)) {
+          const bool follows = run.pages > 0 && run.number != kZeros && next == *number;
+          if (!follows) {
+            finish();
+            run = {at + page * kPageBytes, 0, *number};
+          }
+          ++run.pages;
+        } else {
+          finish();
+        }
+      }
+      i = last;
+    }
+  }
+  finish();
+}
+
+bool PageSharing::FindRuns(pid_t process, std::vector<Run>& runs) {
+  char path[64];
+  snprintf(path, sizeof path, "/proc/%d/pagemap", process);
+  const UniqueFd pagemap(open(path, O_RDONLY | O_CLOEXEC));
+  snprintf(path, sizeof path, "/proc/%d/smaps", process);
+  std::ifstream smaps(path);
+  if (!pagemap.valid() || !smaps) return false;
+  std::vector<Mapping> eligible;
+  Mapping mapping;
+  size_t mappings = 0;
+  for (std::string line; std::getline(smaps, line);) {
+    if (absl::StartsWith(line, "VmFlags:")) {
+      if (mapping.eligible && mapping.is_worth_while() && !HasFlags(line)) {
+        eligible.push_back(mapping);
+      }
+      mapping = Mapping();
+    } else if (absl::StartsWith(line, "Anonymous:")) {
+      sscanf(line.c_str(), "Anonymous: %lu", &mapping.anonymous_kib);
+    } else if (line[0] >= '0' && line[0] <= 'f' && line.find('-') < line.find(' ')) {
+      mappings += Mapping::Parse(line, mapping) ? 1 : 0;
+    }
+  }
+  for (const Mapping& each : eligible) {
+    FindRunsIn(process, pagemap.get(), each.begin, each.end, runs);
+  }
+  const size_t most = mappings < kMostMappings ? (kMostMappings - mappings) / 2 : 0;
+  if (runs.size() > most) {
+    std::nth_element(runs.begin(), runs.begin() + static_cast<ptrdiff_t>(most), runs.end(),
+                     [](const Run& a, const Run& b) { return a.pages > b.pages; });
+    runs.resize(most);
+  }
+  return true;
+}
+
+bool PageSharing::Share(pid_t id, uint64_t call, NotifyListener& listener,
+                        const std::function<bool(pid_t)>& held) {
+  const int64_t begin = Now();
+  const absl::Cleanup note = [&] { took_ns_ += Now() - begin; };
+  const auto stopped = StoppedProcess::Stop(id, held);
+  std::vector<Run> runs;
+  if (stopped == nullptr || !FindRuns(id, runs)) {
+    ++failures_;
+    processes_[id].next_try_ns = Now() + kTryAgain;
+    return false;
+  }
+  ++looks_;
+  pool_->TakeGiven(id);
+  const auto descriptor = listener.AddDescriptor(call, pool_->file());
+  if (!descriptor.ok()) return false;
+  const auto file = static_cast<uint64_t>(*descriptor);
+  Process& process = processes_[id];
+  bool done = true;
+  for (const Run& run : runs) {
+    const bool zeros = run.number == kZeros;
+    const uint64_t flags = MAP_PRIVATE | MAP_FIXED | (zeros ? MAP_ANONYMOUS : 0);
+    const uint64_t offset = zeros ? 0 : static_cast<uint64_t>(run.number) * kPageBytes;
+    const auto result =
+        stopped->Call(SYS_mmap, {run.address, run.pages * kPageBytes, PROT_READ | PROT_WRITE, flags,
+                                 zeros ? ~uint64_t{0} : file, offset});
+    // Without memory for the mapping, it stays what it was.
+    if (!result || *result != static_cast<int64_t>(run.address)) {
+      done = false;
+      break;
+    }
+    any_ = true;
+    (zeros ? zeros_ : shared_) += run.pages;
+    process.shared += run.pages;
+  }
+  stopped->Call(SYS_close, {file, 0, 0, 0, 0, 0});
+  ReadShared(id, process);
+  process.own = AnonymousPages(id);
+  return done;
+}
+
+void PageSharing::ReadShared(pid_t id, Process& process) {
+  char path[64];
+  snprintf(path, sizeof path, "/proc/%d/maps", id);
+  std::ifstream maps(path);
+  process.mapped.clear();
+  for (std::string line; std::getline(maps, line);) {
+    if (!absl::StrContains(line, PagePool::kName)) continue;
+    unsigned long begin = 0, end = 0;
+    if (sscanf(line.c_str(), "%lx-%lx", &begin, &end) == 2) process.mapped.push_back({begin, end});
+  }
+  process.is_known = true;
+}
+
+bool PageSharing::MayShare(const Process& process, uint64_t begin, uint64_t end) {
+  const auto after =
+      std::lower_bound(process.mapped.begin(), process.mapped.end(), begin,
+                       [](const Range& range, uint64_t at) { return range.end <= at; });
+  return after != process.mapped.end() && after->begin < end;
+}
+
+bool PageSharing::Shares(pid_t id, uint64_t begin, uint64_t end) {
+  Process& process = processes_[id];
+  // A child begins with what its parent shared.
+  if (!process.is_known || process.moves) ReadShared(id, process);
+  if (!MayShare(process, begin, end)) return false;
+  ReadShared(id, process);  // it may have been unmapped since
+  return MayShare(process, begin, end);
+}
+
+bool PageSharing::Serve(const seccomp_notif& notification, pid_t process,
+                        NotifyListener& listener) {
+  const auto& arguments = notification.data.args;
+  const bool is_mremap = notification.data.nr == SYS_mremap;
+  if (!is_mremap && notification.data.nr != SYS_madvise) return false;
+  const uint64_t begin = arguments[0], end = begin + arguments[1];
+  const bool grows = is_mremap && arguments[2] > arguments[1];
+  if (!any_ || !Shares(process, begin, end)) {
+    listener.ReplyContinue(notification.id);
+  } else if (grows || !is_mremap) {
+    listener.ReplyError(notification.id, is_mremap ? ENOMEM : EINVAL);
+  } else {
+    processes_[process].moves = true;
+    listener.ReplyContinue(notification.id);
+  }
+  return true;
+}
+
+std::string PageSharing::Describe() const {
+  if (shared_ + zeros_ == 0) return "";
+  const auto mib = [](uint64_t pages) { return pages * kPageBytes >> 20; };
+  return absl::StrFormat(
+      "memory: %d MiB of processes were found to be the same and are shared (%d MiB), %d MiB of "
+      "zeros given back; %d looks, %d in vain, took %.1f s",
+      mib(shared_), mib(pool_->pages()), mib(zeros_), looks_, failures_,
+      static_cast<double>(took_ns_) * 1e-9);
+}
+
+}  // namespace phantora

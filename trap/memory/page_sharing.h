@@ -1,0 +1,94 @@
+// Ranks run the same program, and half of their memory is the same: libraries' code for GPUs,
+// unpacked by each for itself. It is shared here, page by page, until somebody writes to it.
+#ifndef PHANTORA_TRAP_SUPERVISOR_PAGE_SHARING_H_
+#define PHANTORA_TRAP_SUPERVISOR_PAGE_SHARING_H_
+
+#include <linux/seccomp.h>
+#include <sys/types.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "trap/linux/notify_listener.h"
+#include "trap/linux/remote_memory.h"
+#include "trap/memory/page_pool.h"
+
+namespace phantora {
+
+// Takes no privilege but that of tracing one's own processes. Only private, anonymous, writable
+// memory is shared; pages of zeros are given back. A process notices no more than that
+// /proc/PID/maps has other lines, and that two calls fail where memory is shared, as they may:
+// madvise(MADV_DONTNEED), which would not find zeros there, and mremap to a larger size. Not
+// thread-safe.
+class PageSharing {
+ public:
+  // Errors: see PagePool::Create().
+  static absl::StatusOr<std::unique_ptr<PageSharing>> Create();
+
+  // Has the process so much memory of its own that a look is worth while? With `urgent`, a little
+  // is enough.
+  bool Wants(pid_t process, bool urgent);
+  // Is the machine's memory nearly used up?
+  static bool IsUrgent();
+
+  // Shares what it can. Nothing may run in the process or write to its memory meanwhile; `held`
+  // names threads whose calls the supervisor holds, one of which is `call`. False: it cannot be
+  // done with this process now.
+  bool Share(pid_t process, uint64_t call, NotifyListener& listener,
+             const std::function<bool(pid_t)>& held);
+
+  // madvise and mremap of a thread of this process; false if the call is none of them.
+  bool Serve(const seccomp_notif& notification, pid_t process, NotifyListener& listener);
+
+  void ProcessDied(pid_t process);
+
+  // "820 MiB of 4 processes are shared, which take 210 MiB"; empty if nothing is.
+  std::string Describe() const;
+
+ private:
+  struct Range {
+    uint64_t begin = 0, end = 0;  // addresses
+  };
+  struct Process {
+    uint64_t own = 0;                           // pages, after the last look
+    uint64_t shared = 0;                        // pages
+    int64_t next_look_ns = 0, next_try_ns = 0;  // real time
+    // What comes from the pool, in order, and perhaps what has been unmapped since.
+    std::vector<Range> mapped;
+    bool is_known = false;  // `mapped` is
+    bool moves = false;     // some of it may lie elsewhere by now
+  };
+  // Of the process's memory.
+  struct Run {
+    uint64_t address = 0;
+    uint64_t pages = 0;
+    int64_t number = 0;  // in the pool; kZeros
+  };
+  static constexpr int64_t kZeros = -1;
+
+  PageSharing() = default;
+  // What can be shared; appends to `runs`. False if memory cannot be read.
+  bool FindRuns(pid_t process, std::vector<Run>& runs);
+  void FindRunsIn(pid_t process, int pagemap, uint64_t begin, uint64_t end, std::vector<Run>& runs);
+  // Does a part of the process's memory between these addresses come from the pool?
+  bool Shares(pid_t id, uint64_t begin, uint64_t end);
+  static bool MayShare(const Process& process, uint64_t begin, uint64_t end);
+  static void ReadShared(pid_t id, Process& process);
+
+  std::unique_ptr<PagePool> pool_;
+  absl::flat_hash_map<pid_t, Process> processes_;
+  uint64_t shared_ = 0, zeros_ = 0, looks_ = 0,
+           failures_ = 0;  // pages; of all processes that ever were
+  int64_t took_ns_ = 0;    // of real time, in which nobody was served
+  bool any_ = false;
+  std::vector<uint8_t> bytes_;  // that a look has read last
+};
+
+}  // namespace phantora
+
+#endif  // PHANTORA_TRAP_SUPERVISOR_PAGE_SHARING_H_

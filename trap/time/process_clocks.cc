@@ -1,0 +1,441 @@
+#include "trap/time/process_clocks.h"
+
+#include <poll.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <mutex>
+#include <utility>
+
+#include "trap/linux/process_tree.h"
+#include "trap/linux/thread_activity.h"
+
+namespace phantora {
+namespace {
+
+// Simulated time, which is CLOCK_MONOTONIC of the ranks, starts here: a constant, so that
+// runs can be compared.
+constexpr VirtualTime kStart = VirtualTime::FromNanoseconds(10'000'000'000'000);
+// Where processor time does not count, a clock read of such a loop takes as long as a turn
+// of it in Python.
+constexpr VirtualSpan kTurnOfWait = VirtualSpan::Microseconds(1);
+// Of a process that makes threads without end.
+constexpr size_t kMostFruitless = 1 << 16;
+// Of a loop that waits for time to pass, where processor time counts.
+constexpr VirtualSpan kLongestTurn = VirtualSpan::Microseconds(50);
+// The kernel takes note of the processor time of one that runs so often at least (CONFIG_HZ is 250
+// mostly), ns.
+constexpr int64_t kTickOfProcessorTime = 5'000'000;
+// By how much a thread may have read a later time than its process has.
+constexpr VirtualSpan kFurthestAhead = VirtualSpan::Microseconds(1);
+// What stopping in a call costs the thread that stops, ns of its processor time.
+constexpr int64_t kTrapCost = 3000;
+// A process that has used so much processor time without a call, while its GPUs have work,
+// is taken to spin on memory (an event query reads no clock), ns. From then on they are
+// run for it, a little further each time that it has used kNudgeStep more.
+constexpr int64_t kNudgeAfter = 500'000'000, kNudgeStep = 1'000'000;
+// With a queue of its GPUs full, it is likely to wait for room.
+constexpr int64_t kNudgeAfterFull = 200'000;
+// Each time by an eighth of what it has waited: that is how late it may notice.
+constexpr int64_t kNudgeFraction = 8;
+// Of real time, ns: others want to be served.
+constexpr int64_t kLongestNudge = 5'000'000;
+
+// How often a thread is looked at before it must have a name.
+constexpr int kLooksAtName = 64, kIsLibcuda = -1;
+
+// The clockid of a process's processor time (posix-timers.h MAKE_PROCESS_CPUCLOCK).
+clockid_t ProcessorClock(pid_t process) { return static_cast<clockid_t>(~process) << 3 | 2; }
+
+}  // namespace
+
+int64_t HostNanoseconds(clockid_t clock) {
+  timespec now{};
+  clock_gettime(clock, &now);
+  return now.tv_sec * int64_t{1'000'000'000} + now.tv_nsec;
+}
+
+VirtualTime ProcessClocks::Start() { return kStart; }
+
+ProcessClocks::Process& ProcessClocks::Of(pid_t id) {
+  auto& process = processes_[id];
+  if (process != nullptr) return *process;
+  auto made = std::make_unique<Process>();
+  made->id = id;
+  made->now = kStart;
+  made->parent = ParentOf(id);
+  made->pidfd = UniqueFd(static_cast<int>(syscall(SYS_pidfd_open, id, 0)));
+  made->wall_time = HostNanoseconds(CLOCK_MONOTONIC);
+  process = std::move(made);
+  Process& result = *process;
+  if (Process* parent = Find(result.parent)) {
+    result.now = Shown(*parent);
+    parent->children.push_back(id);
+  }
+  return result;
+}
+
+ProcessClocks::Process* ProcessClocks::Find(pid_t process) {
+  auto it = processes_.find(process);
+  return it == processes_.end() ? nullptr : it->second.get();
+}
+
+void ProcessClocks::NoteProgress() { last_progress_ns_ = HostNanoseconds(CLOCK_MONOTONIC); }
+
+bool ProcessClocks::RestsStill(const Process& process) const {
+  return process.at_rest && HostNanoseconds(ProcessorClock(process.id)) == process.rested_at;
+}
+
+void ProcessClocks::BeginLook(Process& process) const {
+  process.rested_at = HostNanoseconds(ProcessorClock(process.id));
+  // It may run still, and then have been looked at last with the same processor time.
+  process.looked_at = -1;
+}
+
+void ProcessClocks::NoteRest(Process& process) const {
+  const auto parent = processes_.find(process.parent);
+  const bool is_worker = parent != processes_.end() && parent->second->uses_gpu;
+  process.at_rest = process.children.empty() && !is_worker && process.rested_at != 0;
+}
+
+void ProcessClocks::Stir(pid_t id) {
+  if (id != 0) {
+    if (Process* process = Find(id)) {
+      process->at_rest = false;
+      process->may_run_until = HostNanoseconds(CLOCK_MONOTONIC) + kTickOfProcessorTime;
+    }
+    return;
+  }
+  for (auto& [other, process] : processes_) process->at_rest = false;
+}
+
+bool ProcessClocks::HasLookedAt(Process& process) const {
+  const int64_t used =
+      process.at_rest ? process.rested_at : HostNanoseconds(ProcessorClock(process.id));
+  const int64_t now = HostNanoseconds(CLOCK_MONOTONIC);
+  if (used != process.looked_at) {
+    process.looked_at = used;
+    if (!process.at_rest) process.may_run_until = now + kTickOfProcessorTime;
+    return false;
+  }
+  return process.at_rest || now >= process.may_run_until;
+}
+
+void ProcessClocks::TakeProcessorTime(Process& process, pid_t id) {
+  if (!CountsProcessorTime()) return;
+  const int64_t processor = HostNanoseconds(ProcessorClock(id));
+  const int64_t wall = HostNanoseconds(CLOCK_MONOTONIC);
+  // Threads that ran one after another count in full, those that ran at the same time
+  // once: together they cannot have run for longer than the time that has passed.
+  const int64_t used =
+      std::min(processor - process.processor_time, wall - process.wall_time) - kTrapCost;
+  if (processor == 0 || used <= 0) return;
+  process.processor_time = processor;
+  process.wall_time = wall;
+  process.now = process.now + VirtualSpan::Picoseconds(static_cast<int64_t>(
+                                  static_cast<double>(used) * options_.host.scale * 1000.0));
+}
+
+void ProcessClocks::DiscardProcessorTime(Process& process, pid_t id) {
+  if (!CountsProcessorTime()) return;
+  process.processor_time = HostNanoseconds(ProcessorClock(id));
+  process.wall_time = HostNanoseconds(CLOCK_MONOTONIC);
+}
+
+void ProcessClocks::NoteRead(const Process& process, Thread& thread) const {
+  if (CountsProcessorTime() && process.now - thread.read_at > kLongestTurn) thread.reads = 0;
+  thread.read_at = process.now;
+}
+
+VirtualTime ProcessClocks::ReadClock(Process& process, pid_t id) {
+  Thread& thread = process.threads[id];
+  const bool waits = ++thread.reads > kReadsOfWait;
+  if (CountsProcessorTime()) {
+    process.now = process.now + options_.host.clock_read;
+    return process.now;
+  }
+  if (waits) process.now = process.now + kTurnOfWait;
+  return ChargeThread(process, id, options_.host.clock_read);
+}
+
+void ProcessClocks::PathCall(pid_t id, pid_t thread) {
+  Process* process = Find(id);
+  if (process == nullptr || CountsProcessorTime()) return;
+  // A thread without a name yet counts here: libcuda's take theirs before they look for files, and
+  // the program's may have no more than a few calls in which to make up names of files (XLA's).
+  if (PassesOver(*process, thread) && process->passed_over[thread] == kIsLibcuda) return;
+  Charge(*process, thread, options_.host.path_call);
+}
+
+VirtualTime ProcessClocks::ChargeThread(Process& process, pid_t thread, VirtualSpan charge) {
+  if (PassesOver(process, thread)) return SeenBy(process, thread);
+  return Charge(process, thread, charge);
+}
+
+VirtualTime ProcessClocks::Charge(Process& process, pid_t thread, VirtualSpan charge) {
+  VirtualTime& shown = process.shown[thread];
+  shown = std::max(shown, process.now) + charge;
+  if (shown - process.now > kFurthestAhead) process.now = shown;
+  return shown;
+}
+
+VirtualTime ProcessClocks::Shown(const Process& process) {
+  VirtualTime shown = process.now;
+  for (const auto& [thread, time] : process.shown) shown = std::max(shown, time);
+  return shown;
+}
+
+VirtualTime ProcessClocks::SeenBy(const Process& process, pid_t thread) {
+  const auto shown = process.shown.find(thread);
+  return shown == process.shown.end() ? process.now : std::max(process.now, shown->second);
+}
+
+bool ProcessClocks::ChargeFruitless(Process& process, pid_t thread) {
+  if (process.fruitless.size() > kMostFruitless) process.fruitless.clear();
+  if (++process.fruitless[thread] <= kReadsOfWait) return false;
+  process.now = process.now + kTurnOfWait;
+  return true;
+}
+
+int ProcessClocks::Submit(Process& process, pid_t id, VirtualTime from) {
+  if (!process.uses_gpu) return 0;
+  const bool fixed = options_.host.mode == HostTimeMode::kFixed;
+  std::lock_guard lock(*options_.machine_lock);
+  const auto submitted = options_.device->Submit(id, from, process.now,
+                                                 fixed ? options_.host.submission : VirtualSpan());
+  process.now = submitted.now;
+  LookAhead(process, id);
+  process.seen |= submitted.seen;
+  return submitted.count;
+}
+
+void ProcessClocks::LookAhead(Process& process, pid_t id) {
+  process.next_event = options_.device->NextEvent(id);
+  process.waits_for_others = options_.device->WaitsForOthers(id);
+}
+
+VirtualTime ProcessClocks::NextSharedEvent() const {
+  if (gpu_processes_ == 0) return VirtualTime::Infinity();
+  std::lock_guard lock(*options_.machine_lock);
+  return options_.device->NextSharedEvent();
+}
+
+void ProcessClocks::Passed(VirtualTime to) {
+  if (gpu_processes_ == 0) return;
+  std::lock_guard lock(*options_.machine_lock);
+  for (const pid_t id : options_.device->Passed(to)) {
+    if (Process* process = Find(id)) LookAhead(*process, id);
+  }
+}
+
+bool ProcessClocks::HasHiddenWork() const {
+  if (gpu_processes_ == 0) return false;
+  std::lock_guard lock(*options_.machine_lock);
+  return std::any_of(processes_.begin(), processes_.end(), [this](const auto& process) {
+    return process.second->uses_gpu && options_.device->HasSubmitted(process.first);
+  });
+}
+
+SimulatedDevice::Queues ProcessClocks::QueuesOf(pid_t process) const {
+  std::lock_guard lock(*options_.machine_lock);
+  return options_.device->QueuesOf(process);
+}
+
+SimulatedDevice::Progress ProcessClocks::Advance(Process& process, pid_t id, VirtualTime to) {
+  std::lock_guard lock(*options_.machine_lock);
+  const auto progress = options_.device->Advance(id, to, true);
+  LookAhead(process, id);
+  return progress;
+}
+
+void ProcessClocks::NotBeforeChildren(Process& process) {
+  if (process.children.empty()) return;
+  std::vector<pollfd> polls;
+  for (const pid_t child : process.children) {
+    const Process* found = Find(child);
+    polls.push_back({found == nullptr ? -1 : found->pidfd.get(), POLLIN, 0});
+  }
+  if (poll(polls.data(), polls.size(), 0) <= 0) return;
+  for (size_t i = 0; i < polls.size(); ++i) {
+    if (polls[i].revents == 0) continue;
+    process.now = std::max(process.now, Shown(*Find(process.children[i])));
+  }
+}
+
+bool ProcessClocks::PassesOver(Process& process, pid_t thread) {
+  if (CountsProcessorTime() || !process.uses_gpu) return false;
+  // A thread has its maker's name at first, and may stop a few times before it takes its
+  // own: until then it is passed over, whoever it is.
+  int& looks = process.passed_over[thread];
+  if (looks < 0 || looks >= kLooksAtName) return looks < 0;
+  const std::string name = ThreadName(thread);
+  if (name.rfind("cuda", 0) == 0) {
+    looks = kIsLibcuda;
+  } else if (thread == process.id || name != ThreadName(process.id)) {
+    looks = kLooksAtName;
+  } else {
+    ++looks;
+    return true;
+  }
+  return looks < 0;
+}
+
+ProcessClocks::Process& ProcessClocks::Stopped(pid_t id, pid_t thread, bool to_wait) {
+  Process& process = Of(id);
+  const VirtualTime from = process.now;
+  TakeProcessorTime(process, id);
+  NotBeforeChildren(process);
+  process.submissions = 0;
+  if (CountsProcessorTime() || (!to_wait && !PassesOver(process, thread))) {
+    process.submissions = Submit(process, id, from);
+  }
+  process.quiet_since = 0;
+  process.nudged_since = VirtualTime::Infinity();
+  NoteProgress();
+  return process;
+}
+
+void ProcessClocks::SetUsesGpu(Process& process, pid_t thread) {
+  process.passed_over[thread] = kLooksAtName;
+  if (!process.uses_gpu) ++gpu_processes_;
+  process.uses_gpu = true;
+}
+
+void ProcessClocks::EndWait(Thread& thread, pid_t process, pid_t id) {
+  if (thread.waited_until > thread.waiting_since && options_.waited) {
+    options_.waited(process, id, thread.waiting_since, thread.waited_until);
+  }
+  thread.waiting_since = thread.waited_until = VirtualTime();
+}
+
+void ProcessClocks::ForgetThread(Process& process, pid_t id, pid_t thread) {
+  auto it = process.threads.find(thread);
+  if (it == process.threads.end()) return;
+  EndWait(it->second, id, thread);
+  process.threads.erase(it);
+}
+
+void ProcessClocks::LiftAll(VirtualTime to, bool account) {
+  for (auto& [id, process] : processes_) {
+    if (account && !process->at_rest) TakeProcessorTime(*process, id);
+    process->now = std::max(process->now, to);
+  }
+}
+
+std::pair<pid_t, VirtualTime> ProcessClocks::EarliestEvent() const {
+  std::pair<pid_t, VirtualTime> earliest{0, VirtualTime::Infinity()};
+  for (const auto& [id, process] : processes_) {
+    // The process id decides between equal times: the order must not depend on a hash.
+    if (process->next_event < earliest.second ||
+        (process->next_event == earliest.second && earliest.first != 0 && id < earliest.first)) {
+      earliest = {id, process->next_event};
+    }
+  }
+  return earliest;
+}
+
+int ProcessClocks::RunFor(Process& process, pid_t id, const std::function<bool()>& wanted) {
+  const int64_t begin = HostNanoseconds(CLOCK_MONOTONIC);
+  int events = 0;
+  do {
+    if (process.next_event == VirtualTime::Infinity()) break;
+    const VirtualTime event = process.next_event;
+    const auto progress = Advance(process, id, event);
+    process.now = std::max(process.now, progress.time);
+    ++events;
+    // What others decide is not known yet.
+    if (progress.time < event) break;
+  } while (wanted() && HostNanoseconds(CLOCK_MONOTONIC) - begin < kLongestNudge);
+  return events;
+}
+
+bool ProcessClocks::IsDue(Process& process, pid_t id) {
+  std::lock_guard lock(*options_.machine_lock);
+  LookAhead(process, id);
+  return process.next_event <= process.now;
+}
+
+int ProcessClocks::Nudge(const std::function<bool(pid_t)>& waits) {
+  int nudged = 0;
+  for (auto& [id, process] : processes_) {
+    if (!process->uses_gpu) continue;
+    if (CountsProcessorTime()) {
+      // Who has not run has submitted nothing, and may have nothing due. (What others have written
+      // for its GPUs to see is looked for before time passes, and so is who wakes.)
+      if (process->at_rest) continue;
+      const int64_t used = HostNanoseconds(ProcessorClock(id));
+      if (used == process->used_at_nudge && !IsDue(*process, id)) continue;
+      process->used_at_nudge = used;
+      const VirtualTime from = process->now;
+      TakeProcessorTime(*process, id);
+      Submit(*process, id, from);
+      continue;
+    }
+    if (waits(id)) continue;
+    const int64_t used = HostNanoseconds(ProcessorClock(id));
+    const auto queues = QueuesOf(id);
+    // Whoever still submits does not wait for room.
+    if (process->quiet_since == 0 || queues.hidden != process->hidden) process->quiet_since = used;
+    process->hidden = queues.hidden;
+    const bool full = queues.full;
+    const bool goes_on = process->nudged_since != VirtualTime::Infinity();
+    const int64_t patience = full ? kNudgeAfterFull : goes_on ? kNudgeStep : kNudgeAfter;
+    if (used - process->quiet_since < patience) continue;
+    process->quiet_since = used;
+    Submit(*process, id, process->now);
+    VirtualTime to = process->now;
+    if (goes_on) {
+      to = to +
+           VirtualSpan::Picoseconds((to - process->nudged_since).picoseconds() / kNudgeFraction);
+    } else if (!full) {
+      process->nudged_since = process->now;
+    }
+    // What it has submitted may have been all that was missing.
+    if (full && !QueuesOf(id).short_of_room) continue;
+    VirtualTime before = process->now;
+    nudged += RunFor(*process, id, [&] {
+      if (full) return QueuesOf(id).short_of_room;
+      // At least one event, and all that are due by then.
+      return process->now < to && std::exchange(before, process->now) < process->now;
+    });
+  }
+  return nudged;
+}
+
+void ProcessClocks::Died(pid_t id) {
+  auto it = processes_.find(id);
+  if (it == processes_.end()) return;
+  Process& process = *it->second;
+  if (Process* parent = Find(process.parent)) {
+    parent->now = std::max(parent->now, Shown(process));
+    std::erase(parent->children, id);
+  }
+  if (process.uses_gpu) {
+    --gpu_processes_;
+    finished_.push_back({id, process.now - kStart, process.waited});
+  }
+  processes_.erase(it);
+}
+
+std::vector<ProcessClocks::RankTime> ProcessClocks::ranks() const {
+  auto ranks = finished_;
+  for (const auto& [id, process] : processes_) {
+    if (process->uses_gpu) ranks.push_back({id, process->now - kStart, process->waited});
+  }
+  return ranks;
+}
+
+VirtualTime ProcessClocks::NowOf(pid_t process) const {
+  const auto it = processes_.find(process);
+  return it == processes_.end() ? kStart : it->second->now;
+}
+
+VirtualTime ProcessClocks::Latest() const {
+  VirtualTime latest = kStart;
+  for (const auto& [id, process] : processes_) latest = std::max(latest, process->now);
+  return latest;
+}
+
+}  // namespace phantora

@@ -1,0 +1,364 @@
+// SimulatedTime's calls: what processes ask for.
+#include <poll.h>
+#include <sched.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "trap/time/simulated_time.h"
+
+namespace phantora {
+namespace {
+
+// CLOCK_MONOTONIC_RAW reads in a row that make a wait for a GPU. libcuda's event thread
+// makes two between its polls.
+constexpr uint32_t kSpinsOfWait = 6;
+// A spinning thread with idle GPUs looks after 1 us, 2 us, ... 1024 us.
+constexpr uint32_t kLooksUntilRarest = 10;
+
+bool IsRealtime(int clock) {
+  return clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE ||
+         clock == CLOCK_REALTIME_ALARM || clock == CLOCK_TAI;
+}
+
+// SO_RCVTIMEO or SO_SNDTIMEO; Infinity if there is none.
+VirtualTime SocketDeadline(int socket, int option, VirtualTime now) {
+  timeval timeout{};
+  socklen_t size = sizeof timeout;
+  if (getsockopt(socket, SOL_SOCKET, option, &timeout, &size) != 0 ||
+      (timeout.tv_sec == 0 && timeout.tv_usec == 0)) {
+    return VirtualTime::Infinity();
+  }
+  const timespec end{.tv_sec = timeout.tv_sec + now.nanoseconds() / 1'000'000'000,
+                     .tv_nsec = timeout.tv_usec * 1000 + now.nanoseconds() % 1'000'000'000};
+  return InstantOf(CLOCK_MONOTONIC, end, 0);
+}
+
+// Does the call make a thread of the same process?
+bool MakesThread(const seccomp_notif& notification) {
+  uint64_t flags = 0;
+  if (notification.data.nr == SYS_clone) {
+    flags = notification.data.args[0];
+  } else if (notification.data.nr == SYS_clone3) {
+    // The first member of clone_args. (If another thread changes it meanwhile, that process is
+    // found when the next one forks: it is the caller's own time that may then pass too early.)
+    flags = RemoteMemory(static_cast<pid_t>(notification.pid))
+                .ReadObject<uint64_t>(RemoteAddress{notification.data.args[0]})
+                .value_or(0);
+  }
+  return (flags & CLONE_THREAD) != 0;
+}
+
+bool IsReady(int file, short events) {
+  pollfd descriptor{file, events, 0};
+  return poll(&descriptor, 1, 0) > 0;
+}
+
+}  // namespace
+
+bool SimulatedTime::Serve(const seccomp_notif& notification, const Tracee& tracee,
+                          NotifyListener& listener) {
+  const pid_t thread = static_cast<pid_t>(notification.pid);
+  if (thread == runner_) let_go_ = false;
+  stopped_ = tracee.process;
+  switch (notification.data.nr) {
+    case SYS_clone:
+    case SYS_clone3:
+    case SYS_fork:
+    case SYS_vfork:
+      ServeNewProcess(notification, tracee);
+      listener.ReplyContinue(notification.id);
+      return true;
+    case SYS_arch_prctl:
+      ServeNewProgram(notification, tracee);
+      listener.ReplyContinue(notification.id);
+      return true;
+    case SYS_clock_gettime:
+    case SYS_gettimeofday:
+    case SYS_time:
+      ServeClock(notification, tracee.process, listener);
+      return true;
+    case SYS_kill:
+    case SYS_tkill:
+    case SYS_tgkill:
+    case SYS_rt_sigqueueinfo:
+    case SYS_rt_tgsigqueueinfo:
+    case SYS_pidfd_send_signal:
+      signals_sent_ = true;
+      quiet_ = false;
+      Runs(thread, tracee.process);
+      clocks_.Stir(0);  // who gets it
+      listener.ReplyContinue(notification.id);
+      return true;
+    case SYS_sched_yield:
+      ServeYield(notification, tracee, listener);
+      return true;
+    case SYS_nanosleep:
+    case SYS_clock_nanosleep:
+    case SYS_poll:
+    case SYS_ppoll:
+    case SYS_select:
+    case SYS_pselect6:
+    case SYS_epoll_wait:
+    case SYS_epoll_pwait:
+    case SYS_epoll_pwait2:
+    case SYS_futex:
+    case SYS_futex_waitv:
+    case SYS_rt_sigtimedwait:
+    case SYS_mq_timedsend:
+    case SYS_mq_timedreceive:
+    case SYS_semtimedop:
+      ServeWait(notification, tracee, listener);
+      return true;
+    case SYS_io_uring_setup:
+      options_.unknowns->Count("io_uring", 0,
+                               "refused: its transfers and timeouts could not be simulated");
+      quiet_ = false;
+      Runs(thread, tracee.process);
+      listener.ReplyError(notification.id, ENOSYS);
+      return true;
+    default:
+      break;
+  }
+  if (const auto call = TransferCall::Parse(notification)) {
+    ServeTransfer(notification, *call, tracee, listener);
+    return true;
+  }
+  if (!VirtualTimers::Serves(notification.data.nr)) return false;
+  Process& process = clocks_.Stopped(tracee.process, thread);
+  clocks_.ChargeFruitless(process, thread);
+  timers_.Serve(notification, tracee, ProcessClocks::SeenBy(process, thread), listener);
+  quiet_ = false;
+  Runs(thread, tracee.process);
+  return true;
+}
+
+void SimulatedTime::ServeNewProcess(const seccomp_notif& notification, const Tracee& tracee) {
+  const pid_t thread = static_cast<pid_t>(notification.pid);
+  clocks_.Stopped(tracee.process, thread);  // the child starts with this time
+  quiet_ = false;
+  Runs(thread, tracee.process);
+  if (MakesThread(notification)) {
+    activity_.StartsThread(tracee.process);
+    return;
+  }
+  processes_known_ = false;
+  forkers_.insert(tracee.process);
+}
+
+void SimulatedTime::ServeNewProgram(const seccomp_notif& notification, const Tracee& tracee) {
+  // It sets the thread pointer, which every C library does once, before anything of the
+  // program runs.
+  clocks_.Of(tracee.process);
+  timers_.NewProgram(tracee.process);
+  processes_known_ = quiet_ = false;  // a rank that was started from outside
+  Runs(static_cast<pid_t>(notification.pid), tracee.process);
+  if (auto status = vdso_.Redirect(tracee.process); !status.ok()) {
+    options_.unknowns->Count("clock of a process", 0,
+                             "it reads real time: " + std::string(status.message()));
+  }
+}
+
+bool SimulatedTime::WriteClock(pid_t thread, RemoteAddress to, int clock, VirtualTime now) const {
+  const int64_t time = now.nanoseconds() + (IsRealtime(clock) ? realtime_offset_ : 0);
+  const timespec value{.tv_sec = time / 1'000'000'000, .tv_nsec = time % 1'000'000'000};
+  return RemoteMemory(thread).WriteObject(to, value);
+}
+
+void SimulatedTime::AnswerClock(const seccomp_notif& notification, VirtualTime now,
+                                NotifyListener& listener) {
+  const pid_t thread = static_cast<pid_t>(notification.pid);
+  const auto& arguments = notification.data.args;
+  const int64_t realtime = now.nanoseconds() + realtime_offset_;
+  const RemoteMemory memory(thread);
+  bool written = true;
+  int64_t value = 0;
+  switch (notification.data.nr) {
+    case SYS_clock_gettime:
+      written =
+          WriteClock(thread, RemoteAddress{arguments[1]}, static_cast<int>(arguments[0]), now);
+      break;
+    case SYS_gettimeofday: {
+      const timeval time{.tv_sec = realtime / 1'000'000'000,
+                         .tv_usec = realtime % 1'000'000'000 / 1000};
+      const struct timezone utc {};
+      if (arguments[0] != 0) written = memory.WriteObject(RemoteAddress{arguments[0]}, time);
+      if (arguments[1] != 0) written &= memory.WriteObject(RemoteAddress{arguments[1]}, utc);
+      break;
+    }
+    case SYS_time:
+      value = realtime / 1'000'000'000;
+      if (arguments[0] != 0) written = memory.WriteObject(RemoteAddress{arguments[0]}, value);
+      break;
+  }
+  if (written) {
+    listener.ReplyValue(notification.id, value);
+  } else {
+    listener.ReplyError(notification.id, EFAULT);
+  }
+}
+
+void SimulatedTime::ServeClock(const seccomp_notif& notification, pid_t id,
+                               NotifyListener& listener) {
+  ++counters_.clock_reads;
+  const pid_t thread_id = static_cast<pid_t>(notification.pid);
+  const int clock = static_cast<int>(notification.data.args[0]);
+  const bool continues = quiet_ && sole_runner_ == thread_id;
+  if (continues) clocks_.DiscardProcessorTime(clocks_.Of(id), id);  // it only looked again
+  Process& process = clocks_.Stopped(id, thread_id);
+  Thread& thread = process.threads[thread_id];
+  clocks_.NoteRead(process, thread);
+  const bool raw =
+      notification.data.nr == SYS_clock_gettime && clock == CLOCK_MONOTONIC_RAW && process.uses_gpu;
+  // Who has submitted something has not been waiting.
+  if (process.submissions > 0 || !raw) clocks_.EndWait(thread, id, thread_id);
+  if (process.submissions > 0) thread = Thread{};
+  thread.spins = raw ? thread.spins + 1 : 0;
+  if (thread.spins >= kSpinsOfWait) {
+    quiet_ = continues;
+    sole_runner_ = 0;
+    if (!continues) ++counters_.gpu_waits;
+    HeldCall held;
+    held.process = id;
+    held.thread = thread_id;
+    held.clock = clock;
+    held.clock_out = RemoteAddress{notification.data.args[1]};
+    held.since = process.now;
+    if (process.next_event == VirtualTime::Infinity() && !process.waits_for_others) {
+      // Its own GPUs have nothing to do, so it waits for somebody else. It looks again
+      // later, and later still.
+      const uint32_t looks = std::min(thread.spins - kSpinsOfWait, kLooksUntilRarest);
+      held.deadline = process.now + VirtualSpan::Microseconds(int64_t{1} << looks);
+    }
+    Hold(notification.id, std::move(held));
+    return;
+  }
+  quiet_ = false;
+  if (thread.reads > ProcessClocks::kReadsOfWait && NextThing() <= process.now) {
+    // It waits for somebody who has to be earlier.
+    auto wait = std::make_unique<TimedWait>(notification, process.now);
+    HoldOrAnswer(notification, id, -1, std::move(wait), listener);
+    return;
+  }
+  Runs(thread_id, id);
+  // libcuda's reads are not charged, whose number depends on how its threads happen to run:
+  // CLOCK_MONOTONIC_RAW, and calls so coarse that nobody could tell.
+  const bool charged = notification.data.nr == SYS_clock_gettime && clock != CLOCK_MONOTONIC_RAW;
+  VirtualTime shown = ProcessClocks::SeenBy(process, thread_id);
+  if (charged || thread.reads > ProcessClocks::kReadsOfWait) {
+    shown = clocks_.ReadClock(process, thread_id);
+  } else {
+    ++thread.reads;
+  }
+  AnswerClock(notification, shown, listener);
+}
+
+void SimulatedTime::ServeYield(const seccomp_notif& notification, const Tracee& tracee,
+                               NotifyListener& listener) {
+  const pid_t thread = static_cast<pid_t>(notification.pid);
+  const Process* known = clocks_.Find(tracee.process);
+  if (known == nullptr || !known->uses_gpu || !clocks_.QueuesOf(tracee.process).full) {
+    quiet_ = false;
+    Runs(thread, tracee.process);
+    listener.ReplyContinue(notification.id);
+    return;
+  }
+  Process& process = clocks_.Stopped(tracee.process, thread);
+  quiet_ = false;
+  HeldCall held;
+  held.process = tracee.process;
+  held.thread = thread;
+  held.for_room = true;
+  held.since = process.now;
+  Hold(notification.id, std::move(held));
+  LetRoomWaitersGo(listener);
+}
+
+void SimulatedTime::ServeWait(const seccomp_notif& notification, const Tracee& tracee,
+                              NotifyListener& listener) {
+  const pid_t thread = static_cast<pid_t>(notification.pid);
+  Process& process = clocks_.Stopped(tracee.process, thread, true);
+  HoldOrAnswer(notification, tracee.process, tracee.pidfd.get(),
+               std::make_unique<TimedWait>(notification, ProcessClocks::SeenBy(process, thread),
+                                           realtime_offset_),
+               listener);
+}
+
+void SimulatedTime::NotBeforeSender(Process& process, const TransferCall& call,
+                                    const Conduit& conduit, int file) {
+  if (call.kind != TransferCall::Kind::kReceive) return;
+  int unread = 0;
+  ioctl(file, FIONREAD, &unread);
+  const VirtualTime sent =
+      messages_.Received(conduit, static_cast<uint64_t>(std::max(unread, 0)), call.bytes);
+  process.now = std::max(process.now, sent);
+}
+
+void SimulatedTime::ServeTransfer(const seccomp_notif& notification, const TransferCall& call,
+                                  const Tracee& tracee, NotifyListener& listener) {
+  const pid_t thread = static_cast<pid_t>(notification.pid);
+  UniqueFd file;
+  if (Conduit::MayBe(thread, call.descriptor)) {
+    file = UniqueFd(
+        static_cast<int>(syscall(SYS_pidfd_getfd, tracee.pidfd.get(), call.descriptor, 0)));
+  }
+  const Conduit conduit = file.valid() ? Conduit::Of(file.get()) : Conduit();
+  if (conduit.kind == Conduit::Kind::kOther) {
+    if (call.kind == TransferCall::Kind::kReceive && file.valid()) timers_.BeforeRead(file.get());
+    file.reset();
+    quiet_ = false;
+    Runs(thread, tracee.process);
+    listener.ReplyContinue(notification.id);
+    return;
+  }
+  ++counters_.transfers;
+  Process& process = clocks_.Stopped(tracee.process, thread, true);
+  const bool sends = call.kind == TransferCall::Kind::kSend;
+  const bool is_socket = conduit.kind == Conduit::Kind::kSocket;
+  const bool ready = IsReady(file.get(), sends ? POLLOUT : POLLIN);
+  VirtualTime deadline = VirtualTime::Infinity();
+  if (is_socket) {
+    deadline = SocketDeadline(file.get(), sends ? SO_SNDTIMEO : SO_RCVTIMEO,
+                              ProcessClocks::SeenBy(process, thread));
+  }
+  const bool waits = !ready && !conduit.nonblocking && !call.dont_wait;
+  // A send that blocks is left to the kernel, unless it has a timeout.
+  if (waits && (!sends || deadline != VirtualTime::Infinity())) {
+    file.reset();
+    HoldOrAnswer(notification, tracee.process, tracee.pidfd.get(),
+                 std::make_unique<TimedWait>(notification, call.descriptor,
+                                             sends ? uint32_t{EPOLLOUT} : EPOLLIN, deadline),
+                 listener);
+    return;
+  }
+  clocks_.ForgetThread(process, tracee.process, thread);
+  if (!ready && !waits) {
+    // In a loop, by one that is ahead of others: its calls would keep time from passing for them.
+    if (ProcessClocks::ChargeFruitless(process, thread) && !call.error_queue &&
+        NextThing() <= process.now) {
+      file.reset();
+      quiet_ = false;
+      HoldForOthers(notification, process, {.for_others = true, .try_again = true});
+      return;
+    }
+  } else if (sends) {
+    messages_.Sent(conduit, call.bytes, ProcessClocks::SeenBy(process, thread), tracee.process);
+    clocks_.Stir(0);  // who receives it
+  } else {
+    NotBeforeSender(process, call, conduit, file.get());
+  }
+  file.reset();  // it must not outlive the descriptor of a caller who closes it next
+  quiet_ = false;
+  Runs(thread, tracee.process);
+  listener.ReplyContinue(notification.id);
+}
+
+}  // namespace phantora

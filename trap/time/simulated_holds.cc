@@ -1,0 +1,328 @@
+// SimulatedTime's held calls: who waits, and who is let go.
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/syscall.h>
+#include <time.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "trap/time/simulated_time.h"
+
+namespace phantora {
+namespace {
+
+// What a call costs that looks for something and does not find it, so that a loop over it
+// ends.
+constexpr VirtualSpan kFruitlessLook = VirtualSpan::Microseconds(1);
+// Of memory that a process waits for, at each of its calls; ns of real time.
+constexpr int64_t kLongestLook = 200'000;
+constexpr size_t kWordsAtATime = 256;
+
+bool IsReady(int file) {
+  pollfd descriptor{file, POLLIN, 0};
+  return poll(&descriptor, 1, 0) > 0;
+}
+
+}  // namespace
+
+void SimulatedTime::HoldOrAnswer(const seccomp_notif& notification, pid_t id, int pidfd,
+                                 std::unique_ptr<TimedWait> wait, NotifyListener& listener) {
+  const pid_t thread = static_cast<pid_t>(notification.pid);
+  Process& process = clocks_.Of(id);
+  if (!wait->is_clock()) clocks_.ForgetThread(process, id, thread);
+  quiet_ = false;
+  if (wait->verdict() == TimedWait::Verdict::kWait) {
+    const int descriptor = wait->WatchDescriptors(pidfd, held_.copies_left(id));
+    if ((descriptor >= 0 && IsReady(descriptor) && wait->CollectReady()) ||
+        wait->AwaitsSignal(SignalsOf(thread).pending())) {
+      Runs(thread, id);
+      wait->ReleaseDescriptors();
+      wait->Ready(listener, process.now);
+      return;
+    }
+  }
+  switch (wait->verdict()) {
+    case TimedWait::Verdict::kContinue:
+      if (wait->left_to_kernel() != nullptr) {
+        options_.unknowns->Count("timeout kept in real time by system call",
+                                 static_cast<uint64_t>(notification.data.nr),
+                                 wait->left_to_kernel());
+      }
+      if (!clocks_.PassesOver(process, thread)) process.now = process.now + kFruitlessLook;
+      Runs(thread, id);
+      listener.ReplyContinue(notification.id);
+      return;
+    case TimedWait::Verdict::kInvalid:
+      clocks_.ChargeFruitless(process, thread);
+      Runs(thread, id);
+      listener.ReplyError(notification.id, wait->error());
+      return;
+    case TimedWait::Verdict::kWait:
+      break;
+  }
+  HeldCall held;
+  held.process = id;
+  held.thread = thread;
+  held.deadline = wait->deadline();
+  if (held.deadline <= process.now && !wait->is_clock()) {
+    clocks_.ChargeFruitless(process, thread);
+    held.deadline = process.now;
+  }
+  held.wait = std::move(wait);
+  held.since = process.now;
+  Hold(notification.id, std::move(held));
+}
+
+void SimulatedTime::AnswerHeld(HeldCalls::Calls::iterator call, NotifyListener& listener) {
+  const uint64_t id = call->first;
+  const HeldCall held = held_.Take(call);
+  quiet_ = false;
+  Runs(held.thread, held.process);
+  Log(held, "goes on:");
+  if (held.try_again) {
+    listener.ReplyError(id, EAGAIN);
+  } else {
+    listener.ReplyValue(id, held.value);
+  }
+}
+
+bool SimulatedTime::HoldsAnswer(const seccomp_notif& notification, pid_t id, int64_t value) {
+  const pid_t thread = static_cast<pid_t>(notification.pid);
+  Process& process = clocks_.Of(id);
+  // With work or a wait between them (see Hold), it is no loop over driver calls.
+  if (process.submissions > 0 || process.last_driver_caller != thread) process.driver_calls = 0;
+  process.last_driver_caller = thread;
+  if (++process.driver_calls <= ProcessClocks::kReadsOfWait || NextThing() > process.now) {
+    return false;
+  }
+  HoldForOthers(notification, process, {.for_others = true, .value = value});
+  return true;
+}
+
+void SimulatedTime::HoldForOthers(const seccomp_notif& notification, Process& process,
+                                  HeldCall held) {
+  held.process = process.id;
+  held.thread = static_cast<pid_t>(notification.pid);
+  held.since = held.deadline = process.now;
+  Hold(notification.id, std::move(held));
+}
+
+void SimulatedTime::LetRoomWaitersGo(NotifyListener& listener) {
+  if (held_.room_waiters() == 0) return;
+  for (auto it = held_.begin(); it != held_.end();) {
+    const auto next = std::next(it);
+    if (it->second.for_room) {
+      const Process& process = clocks_.Of(it->second.process);
+      const bool nothing_comes =
+          process.next_event == VirtualTime::Infinity() && !process.waits_for_others;
+      if (nothing_comes || !clocks_.QueuesOf(process.id).short_of_room) AnswerHeld(it, listener);
+    }
+    it = next;
+  }
+}
+
+void SimulatedTime::Log(const HeldCall& held, const char* what) {
+  if (!options_.log->enabled()) return;
+  const auto seconds = [](VirtualTime time) {
+    return (time - ProcessClocks::Start()).picoseconds() / 1e12;
+  };
+  const bool ends = held.deadline != VirtualTime::Infinity();
+  options_.log->Line(
+      held.process,
+      absl::StrFormat("thread %d at %.9f s: %s %s%s", held.thread,
+                      seconds(clocks_.Of(held.process).now), what,
+                      held.wait != nullptr ? held.wait->name()
+                      : held.for_room      ? "wait for room in a queue"
+                      : held.for_others    ? "driver call, for others to come"
+                                           : "wait for a GPU",
+                      ends ? absl::StrFormat(" until %.9f s", seconds(held.deadline)) : ""));
+}
+
+void SimulatedTime::Hold(uint64_t id, HeldCall held) {
+  ++counters_.waits;
+  Process& process = clocks_.Of(held.process);
+  if (held.deadline > process.now) {
+    process.fruitless.erase(held.thread);
+    process.driver_calls = 0;
+  }
+  process.looked_at = -1;
+  Log(held, "begins");
+  held_.Add(id, std::move(held));
+}
+
+void SimulatedTime::LetGo(HeldCalls::Calls::iterator call, NotifyListener& listener,
+                          Answer answer) {
+  const HeldCall held = held_.Take(call);
+  quiet_ = false;
+  Runs(held.thread, held.process);
+  Process& process = clocks_.Of(held.process);
+  clocks_.TakeProcessorTime(process, held.process);
+  if (answer == &TimedWait::Ready && held.wait->is_descriptor()) {
+    const Conduit conduit = Conduit::Of(held.wait->copy());
+    const auto transfer = TransferCall::Parse(held.wait->notification());
+    if (transfer) NotBeforeSender(process, *transfer, conduit, held.wait->copy());
+    if (transfer && transfer->kind == TransferCall::Kind::kSend) {
+      messages_.Sent(conduit, transfer->bytes, ProcessClocks::SeenBy(process, held.thread),
+                     held.process);
+      clocks_.Stir(0);
+    }
+  }
+  held.wait->ReleaseDescriptors();
+  Log(held, answer == &TimedWait::TimeOut ? "timed out"
+            : answer == &TimedWait::Ready ? "was ready:"
+                                          : "was interrupted:");
+  if (held.wait->is_clock()) {
+    AnswerClock(held.wait->notification(), clocks_.ReadClock(process, held.thread), listener);
+  } else {
+    (held.wait.get()->*answer)(listener, process.now);
+  }
+}
+
+void SimulatedTime::LetGpuWaitersGo(pid_t id, NotifyListener& listener) {
+  Process& process = clocks_.Of(id);
+  process.seen = false;
+  pid_t runner = 0;
+  int runners = 0;
+  const auto waiters = held_.gpu_waiters().find(id);
+  if (waiters == held_.gpu_waiters().end()) return;
+  for (const uint64_t notification : std::vector(waiters->second.begin(), waiters->second.end())) {
+    const HeldCall held = held_.Take(held_.Find(notification));
+    process.waited = process.waited + (process.now - held.since);
+    Thread& thread = process.threads[held.thread];
+    if (thread.waited_until != held.since) clocks_.EndWait(thread, id, held.thread);
+    if (thread.waiting_since == VirtualTime()) thread.waiting_since = held.since;
+    thread.waited_until = process.now;
+    Log(held, "looks again:");
+    runner = held.thread;
+    ++runners;
+    if (WriteClock(held.thread, held.clock_out, held.clock, process.now)) {
+      listener.ReplyValue(notification, 0);
+    } else {
+      listener.ReplyError(notification, EFAULT);
+    }
+  }
+  Runs(runner, id);
+  sole_runner_ = runners == 1 && quiet_ ? runner : 0;
+  quiet_ = sole_runner_ != 0;
+}
+
+void SimulatedTime::LetServedWaitersGo(NotifyListener& listener) {
+  if (held_.empty()) return;
+  LetRoomWaitersGo(listener);
+  std::vector<pid_t> served;
+  for (const auto& [id, calls] : held_.gpu_waiters()) {
+    const Process& process = clocks_.Of(id);
+    // They waited for its GPUs, which have nothing more to do.
+    const bool idle = process.next_event == VirtualTime::Infinity() && !process.waits_for_others;
+    const bool in_vain = idle && std::any_of(calls.begin(), calls.end(), [this](uint64_t call) {
+                           return held_.Find(call)->second.deadline == VirtualTime::Infinity();
+                         });
+    if (process.seen || in_vain) served.push_back(id);
+  }
+  for (const pid_t process : served) LetGpuWaitersGo(process, listener);
+}
+
+std::vector<uint64_t> SimulatedTime::ChangedCalls(pid_t process, bool if_ran) {
+  const int64_t begin = HostNanoseconds(CLOCK_MONOTONIC);
+  const auto [first, last] = held_.PolledOf(process);
+  std::vector<uint64_t> changed;
+  std::vector<RemoteAddress> words;
+  std::vector<uint32_t> values;
+  pid_t last_process = 0;
+  bool known = false;
+  for (auto it = first; it != last;) {
+    const pid_t of = it->first.first;
+    if (std::exchange(last_process, of) != of) {
+      known = if_ran && clocks_.HasLookedAt(clocks_.Of(of));
+    }
+    std::vector<std::pair<uint64_t, const TimedWait*>> waits;
+    words.clear();
+    for (; it != last && it->first.first == of && words.size() < kWordsAtATime; ++it) {
+      const TimedWait& wait = *it->second->second.wait;
+      if (wait.is_private() && known) continue;
+      waits.emplace_back(it->first.second, &wait);
+      for (const auto& [address, value] : wait.words()) words.push_back(address);
+    }
+    values.resize(words.size());
+    const bool all_read = RemoteMemory(of).ReadWords(words, values.data());
+    auto value = values.cbegin();
+    for (const auto& [call, wait] : waits) {
+      const bool is_futex = !wait->words().empty();
+      bool differs = !is_futex || !all_read;  // look at it alone
+      for (const auto& [address, expected] : wait->words()) differs |= *value++ != expected;
+      if (differs && wait->Changed()) changed.push_back(call);
+    }
+    // A process that waits for very much memory finds out later.
+    if (!if_ran && HostNanoseconds(CLOCK_MONOTONIC) - begin > kLongestLook) break;
+  }
+  return changed;
+}
+
+void SimulatedTime::CheckPolled(pid_t process, NotifyListener& listener) {
+  LetGoIfHeld(ChangedCalls(process, process == 0), listener);
+}
+
+void SimulatedTime::CheckPolledOfBlocked(NotifyListener& listener) {
+  const auto blocked = std::exchange(blocked_, {});
+  if (held_.polled_shared() > 0) return CheckPolled(0, listener);
+  for (const pid_t process : blocked) LetGoIfHeld(ChangedCalls(process, true), listener);
+}
+
+void SimulatedTime::LetGoIfHeld(const std::vector<uint64_t>& calls, NotifyListener& listener) {
+  for (const uint64_t call : calls) {
+    const auto it = held_.Find(call);
+    if (it != held_.end()) LetGo(it, listener, &TimedWait::Ready);
+  }
+}
+
+void SimulatedTime::CheckSignals(NotifyListener& listener) {
+  // One thread handles a signal that was sent to a process: the first, if it may.
+  absl::flat_hash_map<pid_t, uint64_t> handlers;
+  for (auto it = held_.begin(); it != held_.end();) {
+    auto next = std::next(it);
+    const HeldCall& held = it->second;
+    const ThreadSignals signals = SignalsOf(held.thread);
+    // First the signal, then whether the call still stands: who is being killed has one
+    // or the other.
+    if (signals.killed() || !listener.StillPending(it->first)) {
+      if (!signals.killed()) held_.Take(it);
+      quiet_ = false;
+      signals_sent_ = true;  // until it has died, time does not pass
+      Runs(0, 0);            // it is about to end, and whoever waits for that goes on now
+    } else if (held.wait != nullptr && !held.wait->is_clock()) {
+      const std::optional<uint64_t> mask = held.wait->mask();
+      if (signals.Due(signals.own, mask) != 0) {
+        LetGo(it, listener, &TimedWait::Interrupt);
+      } else if (held.wait->AwaitsSignal(signals.pending())) {
+        LetGo(it, listener, &TimedWait::Ready);
+      } else if (signals.Due(signals.shared, mask) != 0 &&
+                 (held.thread == held.process || !handlers.contains(held.process))) {
+        handlers[held.process] = it->first;
+      }
+    }
+    it = next;
+  }
+  for (const auto& [process, id] : handlers) {
+    auto it = held_.begin();
+    while (it != held_.end() && it->first != id) ++it;
+    if (it != held_.end()) LetGo(it, listener, &TimedWait::Interrupt);
+  }
+  last_signal_check_ns_ = HostNanoseconds(CLOCK_MONOTONIC);
+}
+
+bool SimulatedTime::CheckTimers(NotifyListener& listener) {
+  bool expired = false;
+  for (const pid_t id : timers_.Processes()) {
+    Process* process = clocks_.Find(id);
+    if (process != nullptr) expired |= timers_.ExpireDue(id, process->now);
+  }
+  if (!expired) return false;
+  quiet_ = false;
+  CheckSignals(listener);
+  return true;
+}
+
+}  // namespace phantora

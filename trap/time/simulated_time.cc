@@ -1,0 +1,389 @@
+#include "trap/time/simulated_time.h"
+
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/timerfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <mutex>
+#include <utility>
+
+#include "trap/linux/process_tree.h"
+
+namespace phantora {
+namespace {
+
+// Between two looks for calls, ns of real time.
+constexpr int64_t kLongestPass = 10'000'000;
+// Without a look for calls and at threads, ns of real time.
+constexpr int64_t kLongestLook = 200'000;
+// Real time between looks at threads that run, ns. Memory that others wait for to change
+// is looked at more often, as long as that costs little.
+constexpr int64_t kShortestTick = 250'000, kLongestTick = 4'000'000, kPolledTick = 250'000;
+constexpr int64_t kTickPerPolled = 100'000;
+constexpr int64_t kLongestPostponement = 1'000'000;
+// And between looks for signals.
+constexpr int64_t kSignalCheck = 20'000'000, kSignalCheckPerCall = 4'000'000;
+// Between looks for memory to share.
+constexpr int64_t kSharingCheck = 100'000'000;
+// When somebody has run for so long, in processor time, and nothing has moved, time passes
+// nevertheless: the one who runs may wait for memory to change.
+constexpr int64_t kImpatience = 10'000'000'000;
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<SimulatedTime>> SimulatedTime::Create(const Options& options) {
+  auto vdso = Vdso::Create();
+  if (!vdso.ok()) return vdso.status();
+  std::unique_ptr<SimulatedTime> time(new SimulatedTime(options, *std::move(vdso)));
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.fd = time->tick_.get();
+  if (!time->tick_.valid() ||
+      epoll_ctl(options.epoll, EPOLL_CTL_ADD, time->tick_.get(), &event) != 0) {
+    return absl::ResourceExhaustedError("cannot make a timer");
+  }
+  return time;
+}
+
+SimulatedTime::SimulatedTime(const Options& options, Vdso vdso)
+    : options_(options),
+      vdso_(std::move(vdso)),
+      realtime_offset_(HostNanoseconds(CLOCK_REALTIME) - ProcessClocks::Start().nanoseconds()),
+      tick_(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC)),
+      clocks_(options.clocks),
+      held_(options.epoll),
+      timers_(realtime_offset_, [this] {
+        std::vector<std::pair<pid_t, int>> living;
+        for (const auto& [id, process] : clocks_.all()) {
+          living.emplace_back(id, process->pidfd.get());
+        }
+        return living;
+      }) {}
+
+void SimulatedTime::Runs(pid_t thread, pid_t process) {
+  clocks_.Stir(process);
+  let_go_ = true;
+  runner_ = thread;
+  let_go_since_ = HostNanoseconds(CLOCK_MONOTONIC);
+}
+
+void SimulatedTime::DriverCall(pid_t id, pid_t thread) {
+  Process& process = clocks_.Stopped(id, thread);
+  clocks_.SetUsesGpu(process, thread);
+  clocks_.ForgetThread(process, id, thread);
+  if (options_.clocks.host.mode == HostTimeMode::kFixed) {
+    process.now = process.now + options_.clocks.host.driver_call;
+  }
+  quiet_ = false;
+  Runs(thread, id);
+}
+
+void SimulatedTime::ProcessDied(pid_t process) {
+  for (auto it = held_.begin(); it != held_.end();) {
+    auto next = std::next(it);
+    if (it->second.process == process) held_.Take(it);
+    it = next;
+  }
+  processes_known_ = quiet_ = false;
+  signals_sent_ = true;  // SIGCHLD
+  Runs(0, 0);            // its parent, perhaps
+  clocks_.Died(process);
+  timers_.ProcessDied(process);
+  if (options_.sharing != nullptr) options_.sharing->ProcessDied(process);
+}
+
+void SimulatedTime::TakeTick() {
+  uint64_t expirations;
+  if (read(tick_.get(), &expirations, sizeof expirations) != sizeof expirations) return;
+  ticked_ns_ = tick_ns_;
+  tick_ns_ = 0;
+}
+
+bool SimulatedTime::Ready(int descriptor, NotifyListener& listener) {
+  if (descriptor == tick_.get()) {
+    // Time does not pass here: a call may be at hand that has not been served yet.
+    TakeTick();
+    // The tick may have been armed long before.
+    if (HostNanoseconds(CLOCK_MONOTONIC) - let_go_since_ > kShortestTick / 2) let_go_ = false;
+    stopped_ = 0;
+    if (sole_runner_ != 0) quiet_ = false, sole_runner_ = 0;  // it does something else
+    const int nudged =
+        clocks_.Nudge([this](pid_t process) { return held_.gpu_waiters().contains(process); });
+    counters_.nudges += static_cast<uint64_t>(nudged);
+    if (nudged > 0) ticked_ns_ = 0;  // look again soon
+    return true;
+  }
+  bool known = false;
+  auto call = held_.Watching(descriptor, &known);
+  if (call != held_.end() && call->second.wait->CollectReady()) {
+    LetGo(call, listener, &TimedWait::Ready);
+  }
+  return known;
+}
+
+bool SimulatedTime::RunsForNothing() {
+  const pid_t thread = activity_.running();
+  const int64_t ran = RunTime(thread);
+  if (thread != suspect_ || clocks_.last_progress() > suspect_since_) {
+    suspect_ = thread;
+    suspect_ran_ = ran;
+    suspect_since_ = clocks_.last_progress();
+  }
+  return ran - suspect_ran_ > kImpatience;
+}
+
+bool SimulatedTime::MayPass(VirtualTime to, NotifyListener& listener, bool again) {
+  // Calls that have not been received, and descriptors that held calls wait for.
+  pollfd events{options_.epoll, POLLIN, 0};
+  const auto is_called = [&] {
+    TakeTick();  // all that it asks for is a look
+    return listener.HasCall() || poll(&events, 1, 0) > 0;
+  };
+  if (is_called()) {
+    quiet_ = false;
+    return false;
+  }
+  ++counters_.scans;
+  if (!processes_known_) {
+    processes_ = Descendants();
+    processes_known_ = true;
+    activity_.KeepOnly(processes_);
+  }
+  std::vector<pid_t> behind;
+  bool somebody_ahead = false;
+  horizon_ = VirtualTime::Infinity();
+  for (const pid_t id : processes_) {
+    Process* process = clocks_.Find(id);
+    if (process != nullptr && process->now < to) {
+      // Who rested at the last look and has had no reason to wake does so still.
+      if (clocks_.RestsStill(*process)) continue;
+      clocks_.TakeProcessorTime(*process, id);
+    }
+    if (process != nullptr && process->now >= to) {
+      somebody_ahead = true;
+      horizon_ = std::min(horizon_, process->now);
+      continue;
+    }
+    if (process != nullptr) clocks_.BeginLook(*process);
+    behind.push_back(id);
+  }
+  const auto held = [this](pid_t thread) { return held_.HoldsThread(thread); };
+  const bool blocked = activity_.AllBlocked(behind, held);
+  const bool called = is_called();
+  if (called || !blocked) {
+    if (activity_.saw_dying()) processes_known_ = false;
+    quiet_ = false;
+    horizon_ = VirtualTime();
+    return !called && RunsForNothing();
+  }
+  for (const pid_t id : behind) {
+    if (Process* process = clocks_.Find(id)) clocks_.NoteRest(*process), blocked_.push_back(id);
+  }
+  // The child of somebody who is ahead is ahead too.
+  const auto seen_blocked = [&](pid_t forker) {
+    const Process* process = clocks_.Find(forker);
+    return process == nullptr || process->now < to;
+  };
+  if (!again && absl::erase_if(forkers_, seen_blocked) > 0) {
+    processes_known_ = false;
+    return MayPass(to, listener, true);
+  }
+  quiet_ = !somebody_ahead;
+  sole_runner_ = 0;
+  return true;
+}
+
+int SimulatedTime::SubmitAll(VirtualTime before) {
+  int submitted = 0;
+  for (auto& [id, process] : clocks_.all()) {
+    if (process->now >= before) continue;
+    submitted += clocks_.Submit(*process, id, process->now);
+  }
+  return submitted;
+}
+
+VirtualTime SimulatedTime::NextThing() {
+  auto call = held_.Earliest();
+  const VirtualTime deadline =
+      call == held_.end() ? VirtualTime::Infinity() : call->second.deadline;
+  return std::min({deadline, timers_.Earliest().time, clocks_.EarliestEvent().second,
+                   clocks_.NextSharedEvent()});
+}
+
+void SimulatedTime::Pass(NotifyListener& listener) {
+  // Others are to be served too, even if GPUs never come to rest.
+  const int64_t begin = HostNanoseconds(CLOCK_MONOTONIC);
+  const int64_t ticked = ticked_ns_;
+  bool hidden_work = false;
+  VirtualTime horizon;
+  int64_t looked = begin;
+  const auto held_calls = static_cast<int64_t>(held_.all().size());
+  if (begin - last_signal_check_ns_ > std::max(kSignalCheck, held_calls * kSignalCheckPerCall)) {
+    CheckSignals(listener);
+  }
+  // Memory changes when a process runs: its own calls may wait for that, and once in a
+  // while others.
+  if (stopped_ >= 0) CheckPolled(std::exchange(stopped_, kNobody), listener);
+  CheckTimers(listener);
+  ShareMemory(listener);
+  while (HostNanoseconds(CLOCK_MONOTONIC) - begin < kLongestPass) {
+    if (let_go_ || (quiet_ && sole_runner_ != 0)) break;
+    LetServedWaitersGo(listener);
+    if (let_go_ || (quiet_ && sole_runner_ != 0)) break;
+    auto call = held_.Earliest();
+    const VirtualTime deadline =
+        call == held_.end() ? VirtualTime::Infinity() : call->second.deadline;
+    const VirtualTimers::Due timer = timers_.Earliest();
+    const auto [process, event] = clocks_.EarliestEvent();
+    const VirtualTime shared = clocks_.NextSharedEvent();
+    const VirtualTime next = std::min({deadline, event, timer.time, shared});
+    if (next == VirtualTime::Infinity()) {
+      // Work may have been submitted by threads that have not made a call since.
+      hidden_work = clocks_.HasHiddenWork();
+      if (!hidden_work || ticked == 0 || !MayPass(next, listener) || SubmitAll(next) == 0) break;
+      quiet_ = false;
+      continue;
+    }
+    const bool known_quiet = quiet_ && sole_runner_ == 0;
+    const int64_t now = HostNanoseconds(CLOCK_MONOTONIC);
+    // Nobody is let go without the loop's being left.
+    if (!known_quiet && (next > horizon || now - looked > kLongestLook)) {
+      if (!MayPass(next, listener)) break;
+      // What was submitted before everybody stopped; not what somebody submits who runs.
+      const int submitted = SubmitAll(quiet_ ? VirtualTime::Infinity() : next);
+      CheckPolledOfBlocked(listener);
+      if (signals_sent_) {
+        signals_sent_ = !quiet_;
+        CheckSignals(listener);
+      }
+      // It may have raised an interrupt, and woken somebody.
+      if (submitted > 0) quiet_ = false;
+      if (submitted > 0 || let_go_) continue;
+      horizon = horizon_;
+      looked = now;
+    }
+    clocks_.NoteProgress();
+    ++counters_.jumps;
+    // What is shared comes first: what GPUs do at this time may follow from it.
+    clocks_.Passed(next);
+    if (shared == next) {
+      if (quiet_) clocks_.LiftAll(next, true);
+      continue;
+    }
+    if (event <= std::min(deadline, timer.time)) {
+      PassToEvent(process, event, listener);
+    } else if (timer.time <= deadline) {
+      PassToTimer(timer, listener);
+    } else {
+      PassToDeadline(call, listener);
+    }
+  }
+  ticked_ns_ = 0;
+  ArmNextTick(hidden_work, ticked);
+}
+
+void SimulatedTime::ShareMemory(NotifyListener& listener) {
+  if (options_.sharing == nullptr) return;
+  const int64_t now = HostNanoseconds(CLOCK_MONOTONIC);
+  if (now - last_sharing_ns_ < kSharingCheck) return;
+  last_sharing_ns_ = now;
+  const bool urgent = PageSharing::IsUrgent();
+  absl::flat_hash_set<pid_t> asked;
+  for (const auto& [call, held] : held_.all()) {
+    Process& process = clocks_.Of(held.process);
+    if (!process.uses_gpu || !asked.insert(held.process).second) continue;
+    if (!options_.sharing->Wants(held.process, urgent)) continue;
+    {
+      std::lock_guard lock(*options_.clocks.machine_lock);
+      options_.sharing->Share(held.process, call, listener,
+                              [this](pid_t thread) { return held_.HoldsThread(thread); });
+    }
+    // Its threads have run a little, to no purpose of their own.
+    clocks_.DiscardProcessorTime(process, held.process);
+    clocks_.Stir(held.process);
+    quiet_ = false;
+    last_sharing_ns_ = HostNanoseconds(CLOCK_MONOTONIC);
+    if (!urgent) return;
+  }
+}
+
+bool SimulatedTime::AtRest(NotifyListener& listener) {
+  const VirtualTime never = VirtualTime::Infinity();
+  return NextThing() == never && !clocks_.HasHiddenWork() && MayPass(never, listener) && quiet_;
+}
+
+void SimulatedTime::PassToEvent(pid_t id, VirtualTime event, NotifyListener& listener) {
+  Process& process = clocks_.Of(id);
+  const auto progress = clocks_.Advance(process, id, event);
+  if (quiet_) {
+    clocks_.LiftAll(progress.time, true);
+  } else {
+    process.now = std::max(process.now, progress.time);
+  }
+  if (progress.interrupted) quiet_ = false;
+  process.seen |= progress.released || progress.interrupted;
+  LetServedWaitersGo(listener);
+  if (progress.interrupted) {
+    quiet_ = false;
+    Runs(0, id);  // somebody, perhaps
+  }
+}
+
+void SimulatedTime::PassToTimer(VirtualTimers::Due due, NotifyListener& listener) {
+  if (quiet_) clocks_.LiftAll(due.time, true);
+  Process& process = clocks_.Of(due.process);
+  process.now = std::max(process.now, due.time);
+  timers_.ExpireDue(due.process, process.now);
+  quiet_ = false;
+  Runs(0, 0);  // who handles the signal, or reads the timer
+  CheckSignals(listener);
+}
+
+void SimulatedTime::PassToDeadline(HeldCalls::Calls::iterator call, NotifyListener& listener) {
+  const VirtualTime deadline = call->second.deadline;
+  if (quiet_) clocks_.LiftAll(deadline, true);
+  Process& process = clocks_.Of(call->second.process);
+  process.now = std::max(process.now, deadline);
+  if (call->second.for_others) {
+    AnswerHeld(call, listener);
+  } else if (call->second.for_gpu()) {
+    LetGpuWaitersGo(call->second.process, listener);
+  } else {
+    LetGo(call, listener, &TimedWait::TimeOut);
+  }
+}
+
+void SimulatedTime::ArmNextTick(bool hidden_work, int64_t ticked) {
+  // While others run and nothing happens, the looks become rarer.
+  const bool timers = timers_.Earliest().time != VirtualTime::Infinity();
+  if (!held_.empty() || timers || hidden_work ||
+      clocks_.EarliestEvent().second != VirtualTime::Infinity() ||
+      clocks_.NextSharedEvent() != VirtualTime::Infinity()) {
+    const int64_t polled = static_cast<int64_t>(held_.polled()) * kTickPerPolled;
+    const int64_t longest = polled > 0 ? std::max(polled, kPolledTick) : kLongestTick;
+    ArmTick(let_go_ ? kShortestTick : std::clamp(ticked * 2, kShortestTick, longest));
+  } else if (clocks_.gpu_processes() > 0) {
+    ArmTick(kLongestTick);  // submissions of one that makes no calls
+  }
+}
+
+void SimulatedTime::ArmTick(int64_t nanoseconds) {
+  const int64_t now = HostNanoseconds(CLOCK_MONOTONIC);
+  if (tick_ns_ != 0 && tick_ns_ <= nanoseconds) {
+    // While calls come, nobody has to look; others wait no longer for that than a while.
+    const bool postponed = let_go_ && now - armed_since_ > kShortestTick / 2 &&
+                           now - tick_wanted_since_ < kLongestPostponement;
+    if (!postponed) return;
+  } else {
+    tick_wanted_since_ = now;
+  }
+  armed_since_ = now;
+  tick_ns_ = nanoseconds;
+  const itimerspec once{.it_interval = {}, .it_value = {.tv_sec = 0, .tv_nsec = tick_ns_}};
+  timerfd_settime(tick_.get(), 0, &once, nullptr);
+}
+
+}  // namespace phantora

@@ -1,0 +1,219 @@
+// Keeps the simulated time of all processes under supervision: what their clocks say,
+// when their sleeps and timeouts end, and when time may pass.
+#ifndef PHANTORA_TRAP_SUPERVISOR_SIMULATED_TIME_H_
+#define PHANTORA_TRAP_SUPERVISOR_SIMULATED_TIME_H_
+
+#include <linux/seccomp.h>
+#include <sys/types.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/status/statusor.h"
+#include "clock/virtual_time.h"
+#include "trap/call_log.h"
+#include "trap/linux/notify_listener.h"
+#include "trap/linux/thread_activity.h"
+#include "trap/linux/tracees.h"
+#include "trap/linux/unique_fd.h"
+#include "trap/linux/vdso.h"
+#include "trap/memory/page_sharing.h"
+#include "trap/time/held_calls.h"
+#include "trap/time/message_times.h"
+#include "trap/time/process_clocks.h"
+#include "trap/time/transfer_call.h"
+#include "trap/time/virtual_timers.h"
+#include "trap/unknowns.h"
+
+namespace phantora {
+
+// Every process has a clock. It moves on when the process runs (see HostTimeMode) and
+// when it waits: a call that would wait is held here, and time jumps to the earliest end
+// of a wait or event of a GPU when every thread of every process is held or blocked in
+// the kernel. A jump moves everybody's clock, since whoever is blocked can only be woken
+// by something that happens after it. Who receives bytes is not earlier than who sent
+// them.
+//
+// A thread that waits for a GPU spins: libcuda reads CLOCK_MONOTONIC_RAW in that loop, and
+// nothing else does so twice in a row. It is held like one that sleeps.
+class SimulatedTime {
+ public:
+  struct Options {
+    ProcessClocks::Options clocks;
+    Unknowns* unknowns;
+    CallLog* log;
+    PageSharing* sharing = nullptr;
+    int epoll;  // gets descriptors that Ready() is for
+  };
+
+  struct Counters {
+    uint64_t clock_reads = 0;
+    uint64_t waits = 0;      // held calls
+    uint64_t gpu_waits = 0;  // of them, for a GPU
+    uint64_t transfers = 0;  // calls that send or receive
+    uint64_t jumps = 0;
+    uint64_t scans = 0;   // looks at all threads
+    uint64_t nudges = 0;  // see ProcessClocks::Nudge()
+  };
+
+  // Errors: the kernel lacks what it takes.
+  static absl::StatusOr<std::unique_ptr<SimulatedTime>> Create(const Options& options);
+
+  // Serves calls about time, and those that tell of new processes; false if
+  // `notification` is none of them.
+  bool Serve(const seccomp_notif& notification, const Tracee& tracee, NotifyListener& listener);
+
+  // A thread looks up a name in the file system.
+  void PathCall(pid_t process, pid_t thread) { clocks_.PathCall(process, thread); }
+
+  // A call of the process is served, whatever it is.
+  void CallOf(pid_t process) { clocks_.Stir(process); }
+
+  // Before a driver call: everything that the process has submitted so far enters its
+  // GPUs.
+  void DriverCall(pid_t process, pid_t thread);
+
+  // After a driver call: does its answer have to wait? A loop of them may wait for others, as
+  // PyTorch's is_completed() does by asking NCCL for errors, and would keep them from being served.
+  bool HoldsAnswer(const seccomp_notif& notification, pid_t process, int64_t value);
+
+  // `descriptor` is readable; false if it is none of these. Pass() is to follow.
+  bool Ready(int descriptor, NotifyListener& listener);
+
+  // To be called when nothing else is to be done at once: lets time pass if it may.
+  void Pass(NotifyListener& listener);
+
+  // Are all processes blocked, with nothing to come that would wake one?
+  bool AtRest(NotifyListener& listener);
+
+  void ProcessDied(pid_t process);
+
+  const Counters& counters() const { return counters_; }
+  const ProcessClocks& clocks() const { return clocks_; }
+
+ private:
+  using Process = ProcessClocks::Process;
+  using Thread = ProcessClocks::Thread;
+  using Answer = void (TimedWait::*)(NotifyListener&, VirtualTime) const;
+
+  SimulatedTime(const Options& options, Vdso vdso);
+
+  // `thread` was answered: it runs. With 0, some thread of `process` may, or of any if that is 0.
+  void Runs(pid_t thread, pid_t process);
+
+  void ServeNewProcess(const seccomp_notif& notification, const Tracee& tracee);
+  void ServeNewProgram(const seccomp_notif& notification, const Tracee& tracee);
+  void ServeClock(const seccomp_notif& notification, pid_t process, NotifyListener& listener);
+  // sched_yield, which libcuda calls while a queue of its GPU is full.
+  void ServeYield(const seccomp_notif& notification, const Tracee& tracee,
+                  NotifyListener& listener);
+  void ServeWait(const seccomp_notif& notification, const Tracee& tracee, NotifyListener& listener);
+  void ServeTransfer(const seccomp_notif& notification, const TransferCall& call,
+                     const Tracee& tracee, NotifyListener& listener);
+  void AnswerClock(const seccomp_notif& notification, VirtualTime now, NotifyListener& listener);
+  bool WriteClock(pid_t thread, RemoteAddress to, int clock, VirtualTime now) const;
+  // The bytes of `call` that can be read from `file` were sent before this.
+  void NotBeforeSender(Process& process, const TransferCall& call, const Conduit& conduit,
+                       int file);
+
+  // Holds the call of `process`, or answers it if it need not wait.
+  void HoldOrAnswer(const seccomp_notif& notification, pid_t process, int pidfd,
+                    std::unique_ptr<TimedWait> wait, NotifyListener& listener);
+
+  // Writes what happens to a held call to the log of calls.
+  void Log(const HeldCall& held, const char* what);
+  void Hold(uint64_t id, HeldCall held);
+  void LetGo(HeldCalls::Calls::iterator call, NotifyListener& listener, Answer answer);
+  void LetGpuWaitersGo(pid_t process, NotifyListener& listener);
+  // Answers a call that waits for room or for others.
+  void AnswerHeld(HeldCalls::Calls::iterator call, NotifyListener& listener);
+  // Until no process is earlier.
+  void HoldForOthers(const seccomp_notif& notification, Process& process, HeldCall held);
+  // Those that waited for room in a queue of their GPUs, and have it.
+  void LetRoomWaitersGo(NotifyListener& listener);
+  // Those for whom something has happened, or nothing more will by itself.
+  void LetServedWaitersGo(NotifyListener& listener);
+
+  // Calls of `process` (0: of all) whose memory has changed; with `if_ran`, since a look found it
+  // as expected after which the process has not run.
+  std::vector<uint64_t> ChangedCalls(pid_t process, bool if_ran);
+  // Lets them go.
+  void CheckPolled(pid_t process, NotifyListener& listener);
+  // The same for those that MayPass() has just found blocked.
+  void CheckPolledOfBlocked(NotifyListener& listener);
+  void LetGoIfHeld(const std::vector<uint64_t>& calls, NotifyListener& listener);
+  // Calls whose thread has a signal to handle. Those that processes send each other are looked for
+  // before time passes, those from outside once in a while.
+  void CheckSignals(NotifyListener& listener);
+  // Timers that are due already. True if there were any.
+  bool CheckTimers(NotifyListener& listener);
+
+  // When time would pass to.
+  VirtualTime NextThing();
+  // May time pass to `to`: is everybody blocked, or later already? Then it may to `horizon_` too.
+  bool MayPass(VirtualTime to, NotifyListener& listener, bool again = false);
+  // Has the thread that was found running used very much processor time without anything
+  // happening?
+  bool RunsForNothing();
+  // Takes in what was submitted before everybody stopped who is earlier than `before`; how much
+  // that was.
+  int SubmitAll(VirtualTime before);
+  // Shares memory of a process now and then, if there is one with much of its own.
+  void ShareMemory(NotifyListener& listener);
+  // Let it come; MayPass() has allowed it.
+  void PassToEvent(pid_t process, VirtualTime event, NotifyListener& listener);
+  void PassToTimer(VirtualTimers::Due due, NotifyListener& listener);
+  void PassToDeadline(HeldCalls::Calls::iterator call, NotifyListener& listener);
+  void ArmTick(int64_t nanoseconds);
+  void TakeTick();
+  void ArmNextTick(bool hidden_work, int64_t ticked);
+
+  const Options options_;
+  const Vdso vdso_;
+  const int64_t realtime_offset_;  // CLOCK_REALTIME - simulated time, ns
+  const UniqueFd tick_;
+  int64_t tick_ns_ = 0;    // 0: not armed
+  int64_t ticked_ns_ = 0;  // how long it was armed for, when it has just come
+  int64_t armed_since_ = 0, tick_wanted_since_ = 0;  // real time
+
+  ProcessClocks clocks_;
+  HeldCalls held_;
+  VirtualTimers timers_;
+  MessageTimes messages_;
+
+  ThreadActivity activity_;
+  std::vector<pid_t> processes_;  // of the whole tree
+  // Those that MayPass() has found blocked, and whose memory has not been looked at since.
+  std::vector<pid_t> blocked_;
+  VirtualTime horizon_;  // the earliest of those that MayPass() did not look at, being later
+  bool processes_known_ = false;
+  // Who forked and has not been seen blocked since: the child may not have been there yet when
+  // processes_ was found.
+  absl::flat_hash_set<pid_t> forkers_;
+  // The process that has made a call since memory was looked at last, 0 if it is time to look for
+  // all.
+  static constexpr pid_t kNobody = -1;
+  pid_t stopped_ = kNobody;
+  // Everybody is blocked, but perhaps sole_runner_, a waiter for a GPU that was let go
+  // and has not been seen to do anything but wait.
+  bool quiet_ = false;
+  pid_t sole_runner_ = 0;
+  // A thread was answered, the last one this, and has not been heard of since.
+  bool let_go_ = false;
+  int64_t let_go_since_ = 0;  // real time, ns
+  pid_t runner_ = 0;
+  int64_t last_signal_check_ns_ = 0;  // real time
+  int64_t last_sharing_ns_ = 0;       // real time
+  bool signals_sent_ = false;         // by somebody who may not have stopped since
+  // The thread that was found running, how long it had run, and when that was, ns.
+  pid_t suspect_ = 0;
+  int64_t suspect_ran_ = 0, suspect_since_ = 0;
+  Counters counters_;
+};
+
+}  // namespace phantora
+
+#endif  // PHANTORA_TRAP_SUPERVISOR_SIMULATED_TIME_H_

@@ -1,7 +1,7 @@
 // A cluster as a file describes it: fabric/data/clusters/*.yaml, or the user's own
 // (docs/cluster_schema.md).
-#ifndef PHANTORA_FABRIC_CLUSTER_H_
-#define PHANTORA_FABRIC_CLUSTER_H_
+#ifndef PHANTORA_FABRIC_CLUSTER_CLUSTER_H_
+#define PHANTORA_FABRIC_CLUSTER_CLUSTER_H_
 
 #include <string>
 #include <vector>
@@ -73,4 +73,4 @@ absl::StatusOr<std::vector<std::vector<NodeId>>> BuildNetwork(const Cluster& clu
 
 }  // namespace phantora
 
-#endif  // PHANTORA_FABRIC_CLUSTER_H_
+#endif  // PHANTORA_FABRIC_CLUSTER_CLUSTER_H_

@@ -1,7 +1,7 @@
 // The links of a cluster that traffic between GPUs crosses: NVLink and PCIe in the machines, their
 // network interfaces, and the network between.
-#ifndef PHANTORA_FABRIC_CLUSTER_FABRIC_H_
-#define PHANTORA_FABRIC_CLUSTER_FABRIC_H_
+#ifndef PHANTORA_FABRIC_CLUSTER_CLUSTER_FABRIC_H_
+#define PHANTORA_FABRIC_CLUSTER_CLUSTER_FABRIC_H_
 
 #include <cstdint>
 #include <memory>
@@ -120,4 +120,4 @@ class ClusterFabric {
 
 }  // namespace phantora
 
-#endif  // PHANTORA_FABRIC_CLUSTER_FABRIC_H_
+#endif  // PHANTORA_FABRIC_CLUSTER_CLUSTER_FABRIC_H_

@@ -1,6 +1,6 @@
 // Where a GPU is in a cluster.
-#ifndef PHANTORA_FABRIC_GPU_PLACE_H_
-#define PHANTORA_FABRIC_GPU_PLACE_H_
+#ifndef PHANTORA_FABRIC_CLUSTER_GPU_PLACE_H_
+#define PHANTORA_FABRIC_CLUSTER_GPU_PLACE_H_
 
 #include <compare>
 
@@ -13,4 +13,4 @@ struct GpuPlace {
 
 }  // namespace phantora
 
-#endif  // PHANTORA_FABRIC_GPU_PLACE_H_
+#endif  // PHANTORA_FABRIC_CLUSTER_GPU_PLACE_H_

@@ -1,7 +1,7 @@
 // An NCCL operation as flows: which algorithm NCCL chooses, how long until bytes move, and what
 // they do to the cluster's links.
-#ifndef PHANTORA_FABRIC_COLLECTIVE_PLAN_H_
-#define PHANTORA_FABRIC_COLLECTIVE_PLAN_H_
+#ifndef PHANTORA_FABRIC_COLLECTIVES_COLLECTIVE_PLAN_H_
+#define PHANTORA_FABRIC_COLLECTIVES_COLLECTIVE_PLAN_H_
 
 #include <cstdint>
 #include <optional>
@@ -65,4 +65,4 @@ std::vector<VirtualSpan> RunAlone(FlowNetwork& network, absl::Span<const Plan> p
 
 }  // namespace phantora
 
-#endif  // PHANTORA_FABRIC_COLLECTIVE_PLAN_H_
+#endif  // PHANTORA_FABRIC_COLLECTIVES_COLLECTIVE_PLAN_H_

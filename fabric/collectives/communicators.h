@@ -1,6 +1,6 @@
 // Who belongs to which NCCL communicator.
-#ifndef PHANTORA_FABRIC_COMMUNICATORS_H_
-#define PHANTORA_FABRIC_COMMUNICATORS_H_
+#ifndef PHANTORA_FABRIC_COLLECTIVES_COMMUNICATORS_H_
+#define PHANTORA_FABRIC_COLLECTIVES_COMMUNICATORS_H_
 
 #include <array>
 #include <compare>
@@ -110,4 +110,4 @@ class Communicators {
 
 }  // namespace phantora
 
-#endif  // PHANTORA_FABRIC_COMMUNICATORS_H_
+#endif  // PHANTORA_FABRIC_COLLECTIVES_COMMUNICATORS_H_

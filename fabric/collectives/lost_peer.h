@@ -1,6 +1,6 @@
 // How long a connection tries to reach a peer to which the network has no way.
-#ifndef PHANTORA_FABRIC_LOST_PEER_H_
-#define PHANTORA_FABRIC_LOST_PEER_H_
+#ifndef PHANTORA_FABRIC_COLLECTIVES_LOST_PEER_H_
+#define PHANTORA_FABRIC_COLLECTIVES_LOST_PEER_H_
 
 #include <string>
 
@@ -24,4 +24,4 @@ LostPeer LostPeerOf(Cluster::Transport transport, int ib_timeout, int ib_retries
 
 }  // namespace phantora
 
-#endif  // PHANTORA_FABRIC_LOST_PEER_H_
+#endif  // PHANTORA_FABRIC_COLLECTIVES_LOST_PEER_H_

@@ -1,6 +1,6 @@
 // Published measurements of NCCL operations: fabric/data/measured/*.tsv.
-#ifndef PHANTORA_FABRIC_MEASURED_TABLES_H_
-#define PHANTORA_FABRIC_MEASURED_TABLES_H_
+#ifndef PHANTORA_FABRIC_COLLECTIVES_MEASURED_TABLES_H_
+#define PHANTORA_FABRIC_COLLECTIVES_MEASURED_TABLES_H_
 
 #include <cstdint>
 #include <string>
@@ -37,4 +37,4 @@ absl::StatusOr<std::vector<MeasuredTable>> ParseMeasuredTables(const std::string
 
 }  // namespace phantora
 
-#endif  // PHANTORA_FABRIC_MEASURED_TABLES_H_
+#endif  // PHANTORA_FABRIC_COLLECTIVES_MEASURED_TABLES_H_

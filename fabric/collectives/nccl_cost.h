@@ -1,8 +1,8 @@
 // NCCL's own estimate of what its collectives cost, by which it chooses among its algorithms
 // and protocols. The same choice is made here; how long the chosen one takes is for the network
 // to say.
-#ifndef PHANTORA_FABRIC_NCCL_COST_H_
-#define PHANTORA_FABRIC_NCCL_COST_H_
+#ifndef PHANTORA_FABRIC_COLLECTIVES_NCCL_COST_H_
+#define PHANTORA_FABRIC_COLLECTIVES_NCCL_COST_H_
 
 #include <array>
 #include <cstdint>
@@ -79,4 +79,4 @@ std::optional<double> EstimateUs(const NcclTopology& topology, NcclCollective co
 
 }  // namespace phantora
 
-#endif  // PHANTORA_FABRIC_NCCL_COST_H_
+#endif  // PHANTORA_FABRIC_COLLECTIVES_NCCL_COST_H_

@@ -1,6 +1,6 @@
 // What a program asks of NCCL by its environment: which algorithms, protocols, channels.
-#ifndef PHANTORA_FABRIC_NCCL_LIMITS_H_
-#define PHANTORA_FABRIC_NCCL_LIMITS_H_
+#ifndef PHANTORA_FABRIC_COLLECTIVES_NCCL_LIMITS_H_
+#define PHANTORA_FABRIC_COLLECTIVES_NCCL_LIMITS_H_
 
 #include <array>
 #include <string>
@@ -28,4 +28,4 @@ absl::StatusOr<NcclLimits> ParseNcclLimits(const std::string& algorithms,
 
 }  // namespace phantora
 
-#endif  // PHANTORA_FABRIC_NCCL_LIMITS_H_
+#endif  // PHANTORA_FABRIC_COLLECTIVES_NCCL_LIMITS_H_

@@ -1,6 +1,6 @@
 // Plans NCCL's operations on a cluster, for NcclWorld.
-#ifndef PHANTORA_FABRIC_NCCL_PLANNER_H_
-#define PHANTORA_FABRIC_NCCL_PLANNER_H_
+#ifndef PHANTORA_FABRIC_COLLECTIVES_NCCL_PLANNER_H_
+#define PHANTORA_FABRIC_COLLECTIVES_NCCL_PLANNER_H_
 
 #include <functional>
 #include <map>
@@ -59,4 +59,4 @@ class NcclPlanner : public TransferPlanner {
 
 }  // namespace phantora
 
-#endif  // PHANTORA_FABRIC_NCCL_PLANNER_H_
+#endif  // PHANTORA_FABRIC_COLLECTIVES_NCCL_PLANNER_H_

@@ -1,6 +1,6 @@
 // How long an NCCL operation takes that has its links to itself.
-#ifndef PHANTORA_FABRIC_NCCL_TIMING_H_
-#define PHANTORA_FABRIC_NCCL_TIMING_H_
+#ifndef PHANTORA_FABRIC_COLLECTIVES_NCCL_TIMING_H_
+#define PHANTORA_FABRIC_COLLECTIVES_NCCL_TIMING_H_
 
 #include <cstdint>
 
@@ -45,4 +45,4 @@ NcclProtocol MessageProtocol(const NcclTopology& topology, const FabricFacts& fa
 
 }  // namespace phantora
 
-#endif  // PHANTORA_FABRIC_NCCL_TIMING_H_
+#endif  // PHANTORA_FABRIC_COLLECTIVES_NCCL_TIMING_H_

@@ -1,6 +1,6 @@
 // What NCCL's search through a machine's topology finds: channels and their speeds.
-#ifndef PHANTORA_FABRIC_NCCL_TOPOLOGY_H_
-#define PHANTORA_FABRIC_NCCL_TOPOLOGY_H_
+#ifndef PHANTORA_FABRIC_COLLECTIVES_NCCL_TOPOLOGY_H_
+#define PHANTORA_FABRIC_COLLECTIVES_NCCL_TOPOLOGY_H_
 
 #include "absl/types/span.h"
 #include "fabric/cluster/cluster_fabric.h"
@@ -21,4 +21,4 @@ NcclTopology TopologyOf(const ClusterFabric& fabric, absl::Span<const GpuPlace> 
 
 }  // namespace phantora
 
-#endif  // PHANTORA_FABRIC_NCCL_TOPOLOGY_H_
+#endif  // PHANTORA_FABRIC_COLLECTIVES_NCCL_TOPOLOGY_H_

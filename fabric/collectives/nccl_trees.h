@@ -1,6 +1,6 @@
 // The two trees over machines that NCCL sends each half of the data through.
-#ifndef PHANTORA_FABRIC_NCCL_TREES_H_
-#define PHANTORA_FABRIC_NCCL_TREES_H_
+#ifndef PHANTORA_FABRIC_COLLECTIVES_NCCL_TREES_H_
+#define PHANTORA_FABRIC_COLLECTIVES_NCCL_TREES_H_
 
 #include <array>
 #include <vector>
@@ -15,4 +15,4 @@ std::array<std::vector<int>, 2> DoubleBinaryTree(int nodes);
 
 }  // namespace phantora
 
-#endif  // PHANTORA_FABRIC_NCCL_TREES_H_
+#endif  // PHANTORA_FABRIC_COLLECTIVES_NCCL_TREES_H_

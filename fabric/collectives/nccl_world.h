@@ -1,7 +1,7 @@
 // All NCCL operations of a run: who takes part in which, when it can begin, and how long it takes
 // beside all others.
-#ifndef PHANTORA_FABRIC_NCCL_WORLD_H_
-#define PHANTORA_FABRIC_NCCL_WORLD_H_
+#ifndef PHANTORA_FABRIC_COLLECTIVES_NCCL_WORLD_H_
+#define PHANTORA_FABRIC_COLLECTIVES_NCCL_WORLD_H_
 
 #include <algorithm>
 #include <compare>
@@ -285,4 +285,4 @@ class NcclWorld {
 
 }  // namespace phantora
 
-#endif  // PHANTORA_FABRIC_NCCL_WORLD_H_
+#endif  // PHANTORA_FABRIC_COLLECTIVES_NCCL_WORLD_H_

@@ -1,6 +1,6 @@
 // What the model says of a published measurement, and how far off that is.
-#ifndef PHANTORA_FABRIC_TABLE_CHECK_H_
-#define PHANTORA_FABRIC_TABLE_CHECK_H_
+#ifndef PHANTORA_FABRIC_COLLECTIVES_TABLE_CHECK_H_
+#define PHANTORA_FABRIC_COLLECTIVES_TABLE_CHECK_H_
 
 #include <cstdint>
 #include <string>
@@ -32,4 +32,4 @@ absl::StatusOr<CheckedTable> Check(const MeasuredTable& table);
 
 }  // namespace phantora
 
-#endif  // PHANTORA_FABRIC_TABLE_CHECK_H_
+#endif  // PHANTORA_FABRIC_COLLECTIVES_TABLE_CHECK_H_

@@ -1,6 +1,6 @@
 // The files under fabric/data, compiled into the program.
-#ifndef PHANTORA_FABRIC_EMBEDDED_DATA_H_
-#define PHANTORA_FABRIC_EMBEDDED_DATA_H_
+#ifndef PHANTORA_FABRIC_DATA_EMBEDDED_DATA_H_
+#define PHANTORA_FABRIC_DATA_EMBEDDED_DATA_H_
 
 #include <vector>
 
@@ -12,4 +12,4 @@ const std::vector<EmbeddedFile>& FabricData();
 
 }  // namespace phantora
 
-#endif  // PHANTORA_FABRIC_EMBEDDED_DATA_H_
+#endif  // PHANTORA_FABRIC_DATA_EMBEDDED_DATA_H_

@@ -1,6 +1,6 @@
 // Checks an operation's arguments as NCCL does, and makes an entry of a marker of them.
-#ifndef PHANTORA_FABRIC_NCCL_ARGUMENTS_H_
-#define PHANTORA_FABRIC_NCCL_ARGUMENTS_H_
+#ifndef PHANTORA_FABRIC_LIBRARY_ARGUMENTS_H_
+#define PHANTORA_FABRIC_LIBRARY_ARGUMENTS_H_
 
 #include <cstddef>
 
@@ -33,4 +33,4 @@ ncclResult_t MakeEntry(const Communicator& communicator, const Call& call, Entry
 
 }  // namespace phantora::nccl
 
-#endif  // PHANTORA_FABRIC_NCCL_ARGUMENTS_H_
+#endif  // PHANTORA_FABRIC_LIBRARY_ARGUMENTS_H_

@@ -1,6 +1,6 @@
 // One rank's end of a communicator: what ncclComm_t stands for.
-#ifndef PHANTORA_FABRIC_NCCL_COMMUNICATOR_H_
-#define PHANTORA_FABRIC_NCCL_COMMUNICATOR_H_
+#ifndef PHANTORA_FABRIC_LIBRARY_COMMUNICATOR_H_
+#define PHANTORA_FABRIC_LIBRARY_COMMUNICATOR_H_
 
 #include <atomic>
 #include <functional>
@@ -117,4 +117,4 @@ std::shared_ptr<Communicator> Find(ncclComm_t id, const char* function);
 
 }  // namespace phantora::nccl
 
-#endif  // PHANTORA_FABRIC_NCCL_COMMUNICATOR_H_
+#endif  // PHANTORA_FABRIC_LIBRARY_COMMUNICATOR_H_

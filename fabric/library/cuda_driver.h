@@ -1,6 +1,6 @@
 // The few functions of libcuda that are needed, found at run time.
-#ifndef PHANTORA_FABRIC_NCCL_CUDA_DRIVER_H_
-#define PHANTORA_FABRIC_NCCL_CUDA_DRIVER_H_
+#ifndef PHANTORA_FABRIC_LIBRARY_CUDA_DRIVER_H_
+#define PHANTORA_FABRIC_LIBRARY_CUDA_DRIVER_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -100,4 +100,4 @@ class ScopedRelaxedCapture {
 
 }  // namespace phantora::nccl
 
-#endif  // PHANTORA_FABRIC_NCCL_CUDA_DRIVER_H_
+#endif  // PHANTORA_FABRIC_LIBRARY_CUDA_DRIVER_H_

@@ -1,6 +1,6 @@
 // Calls on the supervisor's device (wire.h).
-#ifndef PHANTORA_FABRIC_NCCL_DEVICE_CALLS_H_
-#define PHANTORA_FABRIC_NCCL_DEVICE_CALLS_H_
+#ifndef PHANTORA_FABRIC_LIBRARY_DEVICE_CALLS_H_
+#define PHANTORA_FABRIC_LIBRARY_DEVICE_CALLS_H_
 
 #include "fabric/library/nccl_api.h"
 #include "fabric/library/wire.h"
@@ -31,4 +31,4 @@ class Backoff {
 
 }  // namespace phantora::nccl
 
-#endif  // PHANTORA_FABRIC_NCCL_DEVICE_CALLS_H_
+#endif  // PHANTORA_FABRIC_LIBRARY_DEVICE_CALLS_H_

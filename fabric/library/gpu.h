@@ -1,6 +1,6 @@
 // The GPU of a communicator: the current one when it is made.
-#ifndef PHANTORA_FABRIC_NCCL_GPU_H_
-#define PHANTORA_FABRIC_NCCL_GPU_H_
+#ifndef PHANTORA_FABRIC_LIBRARY_GPU_H_
+#define PHANTORA_FABRIC_LIBRARY_GPU_H_
 
 #include <cstdint>
 
@@ -27,4 +27,4 @@ ncclResult_t CurrentGpu(Gpu& gpu);
 
 }  // namespace phantora::nccl
 
-#endif  // PHANTORA_FABRIC_NCCL_GPU_H_
+#endif  // PHANTORA_FABRIC_LIBRARY_GPU_H_

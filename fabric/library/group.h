@@ -1,6 +1,6 @@
 // ncclGroupStart and ncclGroupEnd: what is collected in between, for each thread.
-#ifndef PHANTORA_FABRIC_NCCL_GROUP_H_
-#define PHANTORA_FABRIC_NCCL_GROUP_H_
+#ifndef PHANTORA_FABRIC_LIBRARY_GROUP_H_
+#define PHANTORA_FABRIC_LIBRARY_GROUP_H_
 
 #include <memory>
 
@@ -37,4 +37,4 @@ ncclResult_t AddOperation(const std::shared_ptr<Communicator>& communicator, con
 
 }  // namespace phantora::nccl
 
-#endif  // PHANTORA_FABRIC_NCCL_GROUP_H_
+#endif  // PHANTORA_FABRIC_LIBRARY_GROUP_H_

@@ -1,6 +1,6 @@
 // What went wrong, in words: for ncclGetLastError, and on stderr where the user must see it.
-#ifndef PHANTORA_FABRIC_NCCL_LAST_ERROR_H_
-#define PHANTORA_FABRIC_NCCL_LAST_ERROR_H_
+#ifndef PHANTORA_FABRIC_LIBRARY_LAST_ERROR_H_
+#define PHANTORA_FABRIC_LIBRARY_LAST_ERROR_H_
 
 #include "fabric/library/nccl_api.h"
 
@@ -25,4 +25,4 @@ void RereadDebugLevel();
 
 }  // namespace phantora::nccl
 
-#endif  // PHANTORA_FABRIC_NCCL_LAST_ERROR_H_
+#endif  // PHANTORA_FABRIC_LIBRARY_LAST_ERROR_H_

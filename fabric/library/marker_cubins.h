@@ -1,7 +1,7 @@
 // The marker kernels (marker.ptx), compiled. The library loads them; the supervisor takes from them
 // the fingerprints by which it knows them again.
-#ifndef PHANTORA_FABRIC_NCCL_MARKER_CUBINS_H_
-#define PHANTORA_FABRIC_NCCL_MARKER_CUBINS_H_
+#ifndef PHANTORA_FABRIC_LIBRARY_MARKER_CUBINS_H_
+#define PHANTORA_FABRIC_LIBRARY_MARKER_CUBINS_H_
 
 #include <array>
 #include <string_view>
@@ -25,4 +25,4 @@ inline std::array<MarkerCubin, 2> MarkerCubins() {
 
 }  // namespace phantora::nccl
 
-#endif  // PHANTORA_FABRIC_NCCL_MARKER_CUBINS_H_
+#endif  // PHANTORA_FABRIC_LIBRARY_MARKER_CUBINS_H_

@@ -1,6 +1,6 @@
 // Lays out a group's operations as the parameters of marker launches.
-#ifndef PHANTORA_FABRIC_NCCL_MARKERS_H_
-#define PHANTORA_FABRIC_NCCL_MARKERS_H_
+#ifndef PHANTORA_FABRIC_LIBRARY_MARKERS_H_
+#define PHANTORA_FABRIC_LIBRARY_MARKERS_H_
 
 #include <cstdint>
 #include <vector>
@@ -34,4 +34,4 @@ ncclResult_t ForEachMarker(Handle handle, uint64_t sequence, const std::vector<E
 
 }  // namespace phantora::nccl
 
-#endif  // PHANTORA_FABRIC_NCCL_MARKERS_H_
+#endif  // PHANTORA_FABRIC_LIBRARY_MARKERS_H_

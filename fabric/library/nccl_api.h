@@ -2,8 +2,8 @@
 // against. Of 2.28 it has the collectives, which programs that were compiled against that call
 // without asking for the version (XLA). Each function exists a second time with a "p" in front, as
 // in NCCL, for profilers.
-#ifndef PHANTORA_FABRIC_NCCL_NCCL_API_H_
-#define PHANTORA_FABRIC_NCCL_NCCL_API_H_
+#ifndef PHANTORA_FABRIC_LIBRARY_NCCL_API_H_
+#define PHANTORA_FABRIC_LIBRARY_NCCL_API_H_
 
 #include <climits>
 #include <cstddef>
@@ -174,4 +174,4 @@ PHANTORA_NCCL_FUNCTIONS(PHANTORA_NCCL_DECLARE)
 #define PHANTORA_NCCL_EXPORT(name) \
   decltype(pnccl##name) nccl##name __attribute__((weak, alias("pnccl" #name)))
 
-#endif  // PHANTORA_FABRIC_NCCL_NCCL_API_H_
+#endif  // PHANTORA_FABRIC_LIBRARY_NCCL_API_H_

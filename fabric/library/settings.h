@@ -1,6 +1,6 @@
 // What the program's configuration and the environment ask of a communicator.
-#ifndef PHANTORA_FABRIC_NCCL_SETTINGS_H_
-#define PHANTORA_FABRIC_NCCL_SETTINGS_H_
+#ifndef PHANTORA_FABRIC_LIBRARY_SETTINGS_H_
+#define PHANTORA_FABRIC_LIBRARY_SETTINGS_H_
 
 #include "fabric/library/nccl_api.h"
 #include "fabric/library/wire.h"
@@ -24,4 +24,4 @@ Settings MakeSettings(const Config& config);
 
 }  // namespace phantora::nccl
 
-#endif  // PHANTORA_FABRIC_NCCL_SETTINGS_H_
+#endif  // PHANTORA_FABRIC_LIBRARY_SETTINGS_H_

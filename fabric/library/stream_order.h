@@ -1,7 +1,7 @@
 // Keeps the operations of one communicator in the order of the calls, though they may be in several
 // streams.
-#ifndef PHANTORA_FABRIC_NCCL_STREAM_ORDER_H_
-#define PHANTORA_FABRIC_NCCL_STREAM_ORDER_H_
+#ifndef PHANTORA_FABRIC_LIBRARY_STREAM_ORDER_H_
+#define PHANTORA_FABRIC_LIBRARY_STREAM_ORDER_H_
 
 #include <cstdint>
 #include <vector>
@@ -46,4 +46,4 @@ class StreamOrder {
 
 }  // namespace phantora::nccl
 
-#endif  // PHANTORA_FABRIC_NCCL_STREAM_ORDER_H_
+#endif  // PHANTORA_FABRIC_LIBRARY_STREAM_ORDER_H_

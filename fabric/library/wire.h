@@ -6,8 +6,8 @@
 // them, and what the supervisor needs to know of one travels with it.
 //
 // Everything is little-endian and fixed in size. The supervisor trusts none of it.
-#ifndef PHANTORA_FABRIC_NCCL_WIRE_H_
-#define PHANTORA_FABRIC_NCCL_WIRE_H_
+#ifndef PHANTORA_FABRIC_LIBRARY_WIRE_H_
+#define PHANTORA_FABRIC_LIBRARY_WIRE_H_
 
 #include <sys/ioctl.h>
 
@@ -152,4 +152,4 @@ inline constexpr char kLongMarkerKernel[] = "phantora_nccl_long_marker";
 
 }  // namespace phantora::nccl
 
-#endif  // PHANTORA_FABRIC_NCCL_WIRE_H_
+#endif  // PHANTORA_FABRIC_LIBRARY_WIRE_H_

@@ -1,6 +1,6 @@
 // What congestion control makes of links that are asked for more than they have.
-#ifndef PHANTORA_FABRIC_CONGESTION_H_
-#define PHANTORA_FABRIC_CONGESTION_H_
+#ifndef PHANTORA_FABRIC_NETWORK_CONGESTION_H_
+#define PHANTORA_FABRIC_NETWORK_CONGESTION_H_
 
 #include <array>
 #include <cstddef>
@@ -36,4 +36,4 @@ class CongestionControl {
 
 }  // namespace phantora
 
-#endif  // PHANTORA_FABRIC_CONGESTION_H_
+#endif  // PHANTORA_FABRIC_NETWORK_CONGESTION_H_

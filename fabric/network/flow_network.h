@@ -1,6 +1,6 @@
 // A network at the level of flows: bytes move at rates, which all who share a link share fairly.
-#ifndef PHANTORA_FABRIC_FLOW_NETWORK_H_
-#define PHANTORA_FABRIC_FLOW_NETWORK_H_
+#ifndef PHANTORA_FABRIC_NETWORK_FLOW_NETWORK_H_
+#define PHANTORA_FABRIC_NETWORK_FLOW_NETWORK_H_
 
 #include <algorithm>
 #include <cstdint>
@@ -139,4 +139,4 @@ class FlowNetwork {
 
 }  // namespace phantora
 
-#endif  // PHANTORA_FABRIC_FLOW_NETWORK_H_
+#endif  // PHANTORA_FABRIC_NETWORK_FLOW_NETWORK_H_

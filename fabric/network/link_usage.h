@@ -1,6 +1,6 @@
 // What links carried over time, in a bounded number of bins.
-#ifndef PHANTORA_FABRIC_LINK_USAGE_H_
-#define PHANTORA_FABRIC_LINK_USAGE_H_
+#ifndef PHANTORA_FABRIC_NETWORK_LINK_USAGE_H_
+#define PHANTORA_FABRIC_NETWORK_LINK_USAGE_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -41,4 +41,4 @@ class LinkUsage {
 
 }  // namespace phantora
 
-#endif  // PHANTORA_FABRIC_LINK_USAGE_H_
+#endif  // PHANTORA_FABRIC_NETWORK_LINK_USAGE_H_

@@ -1,6 +1,6 @@
 // What happens to a cluster's network while a program runs, as its file says it.
-#ifndef PHANTORA_FABRIC_NETWORK_EVENT_H_
-#define PHANTORA_FABRIC_NETWORK_EVENT_H_
+#ifndef PHANTORA_FABRIC_NETWORK_NETWORK_EVENT_H_
+#define PHANTORA_FABRIC_NETWORK_NETWORK_EVENT_H_
 
 #include <string>
 
@@ -27,4 +27,4 @@ struct NetworkEvent {
 
 }  // namespace phantora
 
-#endif  // PHANTORA_FABRIC_NETWORK_EVENT_H_
+#endif  // PHANTORA_FABRIC_NETWORK_NETWORK_EVENT_H_

@@ -1,6 +1,6 @@
 // Carries out what a cluster's file says will happen to its network.
-#ifndef PHANTORA_FABRIC_NETWORK_EVENTS_H_
-#define PHANTORA_FABRIC_NETWORK_EVENTS_H_
+#ifndef PHANTORA_FABRIC_NETWORK_NETWORK_EVENTS_H_
+#define PHANTORA_FABRIC_NETWORK_NETWORK_EVENTS_H_
 
 #include <cstddef>
 #include <string>
@@ -92,4 +92,4 @@ class NetworkEvents {
 
 }  // namespace phantora
 
-#endif  // PHANTORA_FABRIC_NETWORK_EVENTS_H_
+#endif  // PHANTORA_FABRIC_NETWORK_NETWORK_EVENTS_H_

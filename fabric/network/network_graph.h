@@ -1,6 +1,6 @@
 // Switches, network interfaces and the links between them; and the ways through.
-#ifndef PHANTORA_FABRIC_NETWORK_GRAPH_H_
-#define PHANTORA_FABRIC_NETWORK_GRAPH_H_
+#ifndef PHANTORA_FABRIC_NETWORK_NETWORK_GRAPH_H_
+#define PHANTORA_FABRIC_NETWORK_NETWORK_GRAPH_H_
 
 #include <cstdint>
 #include <string>
@@ -110,4 +110,4 @@ class NetworkGraph {
 
 }  // namespace phantora
 
-#endif  // PHANTORA_FABRIC_NETWORK_GRAPH_H_
+#endif  // PHANTORA_FABRIC_NETWORK_NETWORK_GRAPH_H_

@@ -1,6 +1,6 @@
 // The shapes that networks of clusters have.
-#ifndef PHANTORA_FABRIC_NETWORK_SHAPES_H_
-#define PHANTORA_FABRIC_NETWORK_SHAPES_H_
+#ifndef PHANTORA_FABRIC_NETWORK_NETWORK_SHAPES_H_
+#define PHANTORA_FABRIC_NETWORK_NETWORK_SHAPES_H_
 
 #include <string>
 #include <vector>
@@ -78,4 +78,4 @@ absl::StatusOr<std::vector<std::vector<NodeId>>> BuildSwitchGraph(NetworkGraph& 
 
 }  // namespace phantora
 
-#endif  // PHANTORA_FABRIC_NETWORK_SHAPES_H_
+#endif  // PHANTORA_FABRIC_NETWORK_NETWORK_SHAPES_H_

@@ -1,6 +1,6 @@
 // DCQCN, the congestion control of RoCE NICs: the rate of one sender.
-#ifndef PHANTORA_FABRIC_DCQCN_H_
-#define PHANTORA_FABRIC_DCQCN_H_
+#ifndef PHANTORA_FABRIC_PACKETS_DCQCN_H_
+#define PHANTORA_FABRIC_PACKETS_DCQCN_H_
 
 #include "clock/virtual_time.h"
 
@@ -64,4 +64,4 @@ class DcqcnRate {
 
 }  // namespace phantora
 
-#endif  // PHANTORA_FABRIC_DCQCN_H_
+#endif  // PHANTORA_FABRIC_PACKETS_DCQCN_H_

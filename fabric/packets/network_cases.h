@@ -1,6 +1,6 @@
 // Small cases that both models of a network can run: FlowNetwork and PacketNetwork.
-#ifndef PHANTORA_FABRIC_NETWORK_CASES_H_
-#define PHANTORA_FABRIC_NETWORK_CASES_H_
+#ifndef PHANTORA_FABRIC_PACKETS_NETWORK_CASES_H_
+#define PHANTORA_FABRIC_PACKETS_NETWORK_CASES_H_
 
 #include <vector>
 
@@ -81,4 +81,4 @@ NetworkCase Beside(int senders, double bytes);
 
 }  // namespace phantora
 
-#endif  // PHANTORA_FABRIC_NETWORK_CASES_H_
+#endif  // PHANTORA_FABRIC_PACKETS_NETWORK_CASES_H_

@@ -1,6 +1,6 @@
 // A network at the level of packets, to check what FlowNetwork says of small cases.
-#ifndef PHANTORA_FABRIC_PACKET_NETWORK_H_
-#define PHANTORA_FABRIC_PACKET_NETWORK_H_
+#ifndef PHANTORA_FABRIC_PACKETS_PACKET_NETWORK_H_
+#define PHANTORA_FABRIC_PACKETS_PACKET_NETWORK_H_
 
 #include <cstdint>
 #include <deque>
@@ -195,4 +195,4 @@ class PacketNetwork {
 
 }  // namespace phantora
 
-#endif  // PHANTORA_FABRIC_PACKET_NETWORK_H_
+#endif  // PHANTORA_FABRIC_PACKETS_PACKET_NETWORK_H_

@@ -1,6 +1,6 @@
 // The files under profiles/data, compiled into the program.
-#ifndef PHANTORA_PROFILES_EMBEDDED_DATA_H_
-#define PHANTORA_PROFILES_EMBEDDED_DATA_H_
+#ifndef PHANTORA_PROFILES_DATA_EMBEDDED_DATA_H_
+#define PHANTORA_PROFILES_DATA_EMBEDDED_DATA_H_
 
 #include <string_view>
 #include <vector>
@@ -16,4 +16,4 @@ const std::vector<EmbeddedFile>& EmbeddedData();
 
 }  // namespace phantora
 
-#endif  // PHANTORA_PROFILES_EMBEDDED_DATA_H_
+#endif  // PHANTORA_PROFILES_DATA_EMBEDDED_DATA_H_

@@ -1,7 +1,7 @@
 // A GPU personality: what a card of one kind says of itself. Data, in
 // profiles/data/*/personality.json; a new GPU is a new folder.
-#ifndef PHANTORA_PROFILES_GPU_PROFILE_H_
-#define PHANTORA_PROFILES_GPU_PROFILE_H_
+#ifndef PHANTORA_PROFILES_GPU_GPU_PROFILE_H_
+#define PHANTORA_PROFILES_GPU_GPU_PROFILE_H_
 
 #include <array>
 #include <cstdint>
@@ -94,4 +94,4 @@ std::vector<std::string> GpuProfileNames();
 
 }  // namespace phantora
 
-#endif  // PHANTORA_PROFILES_GPU_PROFILE_H_
+#endif  // PHANTORA_PROFILES_GPU_GPU_PROFILE_H_

@@ -1,6 +1,6 @@
 // Rates of a GPU that nobody has measured, from those of one that somebody has.
-#ifndef PHANTORA_PROFILES_RATE_TRANSFER_H_
-#define PHANTORA_PROFILES_RATE_TRANSFER_H_
+#ifndef PHANTORA_PROFILES_GPU_RATE_TRANSFER_H_
+#define PHANTORA_PROFILES_GPU_RATE_TRANSFER_H_
 
 #include <array>
 #include <string>
@@ -47,4 +47,4 @@ std::vector<std::string> MeasuredGpus();
 
 }  // namespace phantora
 
-#endif  // PHANTORA_PROFILES_RATE_TRANSFER_H_
+#endif  // PHANTORA_PROFILES_GPU_RATE_TRANSFER_H_

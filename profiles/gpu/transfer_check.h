@@ -1,7 +1,7 @@
 // How well prices carry over from one GPU to another: each published measurement beside what it
 // would be priced at with the rates of another GPU.
-#ifndef PHANTORA_PROFILES_TRANSFER_CHECK_H_
-#define PHANTORA_PROFILES_TRANSFER_CHECK_H_
+#ifndef PHANTORA_PROFILES_GPU_TRANSFER_CHECK_H_
+#define PHANTORA_PROFILES_GPU_TRANSFER_CHECK_H_
 
 #include <optional>
 #include <string>
@@ -35,4 +35,4 @@ std::optional<double> NineOfTen(const std::vector<TransferredRow>& rows, bool sa
 
 }  // namespace phantora
 
-#endif  // PHANTORA_PROFILES_TRANSFER_CHECK_H_
+#endif  // PHANTORA_PROFILES_GPU_TRANSFER_CHECK_H_

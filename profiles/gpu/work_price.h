@@ -1,6 +1,6 @@
 // How long a kernel takes on a GPU, from the work that it does.
-#ifndef PHANTORA_PROFILES_WORK_PRICE_H_
-#define PHANTORA_PROFILES_WORK_PRICE_H_
+#ifndef PHANTORA_PROFILES_GPU_WORK_PRICE_H_
+#define PHANTORA_PROFILES_GPU_WORK_PRICE_H_
 
 #include <array>
 #include <string>
@@ -46,4 +46,4 @@ TimeEstimate EstimateOf(const KernelWork& work, WorkFamily family, const GpuRate
 
 }  // namespace phantora
 
-#endif  // PHANTORA_PROFILES_WORK_PRICE_H_
+#endif  // PHANTORA_PROFILES_GPU_WORK_PRICE_H_

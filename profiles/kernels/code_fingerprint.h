@@ -4,8 +4,8 @@
 // instructions, and it rewrites scheduling bits around MEMBAR. So bits 105 to
 // 127 of an instruction never count, relocated instructions count by their
 // opcode only, and neither do the operands of CALL.ABS.
-#ifndef PHANTORA_PROFILES_CODE_FINGERPRINT_H_
-#define PHANTORA_PROFILES_CODE_FINGERPRINT_H_
+#ifndef PHANTORA_PROFILES_KERNELS_CODE_FINGERPRINT_H_
+#define PHANTORA_PROFILES_KERNELS_CODE_FINGERPRINT_H_
 
 #include <cstdint>
 
@@ -27,4 +27,4 @@ uint64_t FullFingerprint(absl::Span<const uint8_t> code, absl::Span<const uint32
 
 }  // namespace phantora
 
-#endif  // PHANTORA_PROFILES_CODE_FINGERPRINT_H_
+#endif  // PHANTORA_PROFILES_KERNELS_CODE_FINGERPRINT_H_

@@ -1,6 +1,6 @@
 // Reads CUDA ELF images (cubins): entry functions, their parameters and code.
-#ifndef PHANTORA_PROFILES_CUBIN_H_
-#define PHANTORA_PROFILES_CUBIN_H_
+#ifndef PHANTORA_PROFILES_KERNELS_CUBIN_H_
+#define PHANTORA_PROFILES_KERNELS_CUBIN_H_
 
 #include <cstdint>
 #include <string>
@@ -46,4 +46,4 @@ std::vector<uint64_t> FindCubins(absl::Span<const uint8_t> file);
 
 }  // namespace phantora
 
-#endif  // PHANTORA_PROFILES_CUBIN_H_
+#endif  // PHANTORA_PROFILES_KERNELS_CUBIN_H_

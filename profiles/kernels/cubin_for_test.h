@@ -1,6 +1,6 @@
 // A small cubin, and a library around it, for tests.
-#ifndef PHANTORA_PROFILES_CUBIN_FOR_TEST_H_
-#define PHANTORA_PROFILES_CUBIN_FOR_TEST_H_
+#ifndef PHANTORA_PROFILES_KERNELS_CUBIN_FOR_TEST_H_
+#define PHANTORA_PROFILES_KERNELS_CUBIN_FOR_TEST_H_
 
 #include <elf.h>
 #include <lz4.h>
@@ -143,4 +143,4 @@ inline Bytes ContainerForTest(const Bytes& entries) {
 
 }  // namespace phantora
 
-#endif  // PHANTORA_PROFILES_CUBIN_FOR_TEST_H_
+#endif  // PHANTORA_PROFILES_KERNELS_CUBIN_FOR_TEST_H_

@@ -1,6 +1,6 @@
 // Finds the cubins in a library: in fat binaries, compressed in its data, or as they are.
-#ifndef PHANTORA_PROFILES_FAT_BINARY_H_
-#define PHANTORA_PROFILES_FAT_BINARY_H_
+#ifndef PHANTORA_PROFILES_KERNELS_FAT_BINARY_H_
+#define PHANTORA_PROFILES_KERNELS_FAT_BINARY_H_
 
 #include <cstdint>
 #include <optional>
@@ -50,4 +50,4 @@ std::optional<std::vector<uint8_t>> CubinAt(const CubinPlace& place,
 
 }  // namespace phantora
 
-#endif  // PHANTORA_PROFILES_FAT_BINARY_H_
+#endif  // PHANTORA_PROFILES_KERNELS_FAT_BINARY_H_

@@ -1,7 +1,7 @@
 // Who is this code? An index of the kernels in a library, as one flat block of bytes that can
 // be kept in a file and mapped.
-#ifndef PHANTORA_PROFILES_KERNEL_INDEX_H_
-#define PHANTORA_PROFILES_KERNEL_INDEX_H_
+#ifndef PHANTORA_PROFILES_KERNELS_KERNEL_INDEX_H_
+#define PHANTORA_PROFILES_KERNELS_KERNEL_INDEX_H_
 
 #include <cstdint>
 #include <functional>
@@ -68,4 +68,4 @@ class KernelIndex {
 
 }  // namespace phantora
 
-#endif  // PHANTORA_PROFILES_KERNEL_INDEX_H_
+#endif  // PHANTORA_PROFILES_KERNELS_KERNEL_INDEX_H_

@@ -1,6 +1,6 @@
 // Measured kernels: profiles/data/<gpu>/kernels.tsv.
-#ifndef PHANTORA_PROFILES_KERNEL_ROWS_H_
-#define PHANTORA_PROFILES_KERNEL_ROWS_H_
+#ifndef PHANTORA_PROFILES_KERNELS_KERNEL_ROWS_H_
+#define PHANTORA_PROFILES_KERNELS_KERNEL_ROWS_H_
 
 #include <array>
 #include <optional>
@@ -92,4 +92,4 @@ class KernelRows {
 
 }  // namespace phantora
 
-#endif  // PHANTORA_PROFILES_KERNEL_ROWS_H_
+#endif  // PHANTORA_PROFILES_KERNELS_KERNEL_ROWS_H_

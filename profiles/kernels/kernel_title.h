@@ -1,6 +1,6 @@
 // What a kernel is called in reports and traces.
-#ifndef PHANTORA_PROFILES_KERNEL_TITLE_H_
-#define PHANTORA_PROFILES_KERNEL_TITLE_H_
+#ifndef PHANTORA_PROFILES_KERNELS_KERNEL_TITLE_H_
+#define PHANTORA_PROFILES_KERNELS_KERNEL_TITLE_H_
 
 #include <string>
 #include <string_view>
@@ -16,4 +16,4 @@ std::string KernelTitle(std::string_view symbol);
 
 }  // namespace phantora
 
-#endif  // PHANTORA_PROFILES_KERNEL_TITLE_H_
+#endif  // PHANTORA_PROFILES_KERNELS_KERNEL_TITLE_H_

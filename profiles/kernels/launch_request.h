@@ -4,8 +4,8 @@
 //   {"image": N, "bytes": ..., "zstd": "..."}                       a cubin, compressed, in base 64
 //   {"launch": N, "image": N, "kernel": ..., "grid": [x, y, z], ...}  see LaunchRequest
 // An image comes before the first launch of a kernel in it.
-#ifndef PHANTORA_PROFILES_LAUNCH_REQUEST_H_
-#define PHANTORA_PROFILES_LAUNCH_REQUEST_H_
+#ifndef PHANTORA_PROFILES_KERNELS_LAUNCH_REQUEST_H_
+#define PHANTORA_PROFILES_KERNELS_LAUNCH_REQUEST_H_
 
 #include <array>
 #include <cstdint>
@@ -65,4 +65,4 @@ absl::StatusOr<RequestLine> ParseRequestLine(std::string_view line);
 
 }  // namespace phantora
 
-#endif  // PHANTORA_PROFILES_LAUNCH_REQUEST_H_
+#endif  // PHANTORA_PROFILES_KERNELS_LAUNCH_REQUEST_H_

@@ -1,7 +1,7 @@
 // The union of intervals of time that come in any order: when a GPU was busy with at least
 // one of several things.
-#ifndef PHANTORA_TOOLS_INTERVAL_UNION_H_
-#define PHANTORA_TOOLS_INTERVAL_UNION_H_
+#ifndef PHANTORA_TOOLS_OBSERVE_INTERVAL_UNION_H_
+#define PHANTORA_TOOLS_OBSERVE_INTERVAL_UNION_H_
 
 #include <algorithm>
 #include <cstddef>
@@ -66,4 +66,4 @@ class IntervalUnion {
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TOOLS_INTERVAL_UNION_H_
+#endif  // PHANTORA_TOOLS_OBSERVE_INTERVAL_UNION_H_

@@ -1,6 +1,6 @@
 // Text as JSON.
-#ifndef PHANTORA_TOOLS_JSON_TEXT_H_
-#define PHANTORA_TOOLS_JSON_TEXT_H_
+#ifndef PHANTORA_TOOLS_OBSERVE_JSON_TEXT_H_
+#define PHANTORA_TOOLS_OBSERVE_JSON_TEXT_H_
 
 #include <nlohmann/json.hpp>
 #include <string>
@@ -23,4 +23,4 @@ inline std::string JsonText(absl::string_view text) {
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TOOLS_JSON_TEXT_H_
+#endif  // PHANTORA_TOOLS_OBSERVE_JSON_TEXT_H_

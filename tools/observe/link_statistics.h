@@ -1,6 +1,6 @@
 // What the busiest links of a run carried, for its report and trace.
-#ifndef PHANTORA_TOOLS_LINK_STATISTICS_H_
-#define PHANTORA_TOOLS_LINK_STATISTICS_H_
+#ifndef PHANTORA_TOOLS_OBSERVE_LINK_STATISTICS_H_
+#define PHANTORA_TOOLS_OBSERVE_LINK_STATISTICS_H_
 
 #include <cstddef>
 #include <nlohmann/json.hpp>
@@ -53,4 +53,4 @@ class LinkStatistics {
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TOOLS_LINK_STATISTICS_H_
+#endif  // PHANTORA_TOOLS_OBSERVE_LINK_STATISTICS_H_

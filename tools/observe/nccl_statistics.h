@@ -1,6 +1,6 @@
 // What NCCL's operations of a run were, for its summary and report.
-#ifndef PHANTORA_TOOLS_NCCL_STATISTICS_H_
-#define PHANTORA_TOOLS_NCCL_STATISTICS_H_
+#ifndef PHANTORA_TOOLS_OBSERVE_NCCL_STATISTICS_H_
+#define PHANTORA_TOOLS_OBSERVE_NCCL_STATISTICS_H_
 
 #include <cstdint>
 #include <map>
@@ -41,4 +41,4 @@ class NcclStatistics {
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TOOLS_NCCL_STATISTICS_H_
+#endif  // PHANTORA_TOOLS_OBSERVE_NCCL_STATISTICS_H_

@@ -1,6 +1,6 @@
 // What one rank's GPUs did in simulated time, in bounded memory.
-#ifndef PHANTORA_TOOLS_RANK_STATISTICS_H_
-#define PHANTORA_TOOLS_RANK_STATISTICS_H_
+#ifndef PHANTORA_TOOLS_OBSERVE_RANK_STATISTICS_H_
+#define PHANTORA_TOOLS_OBSERVE_RANK_STATISTICS_H_
 
 #include <array>
 #include <cstdint>
@@ -91,4 +91,4 @@ const char* Name(CopyKind kind);
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TOOLS_RANK_STATISTICS_H_
+#endif  // PHANTORA_TOOLS_OBSERVE_RANK_STATISTICS_H_

@@ -1,6 +1,6 @@
 // Gathers what a run did in simulated time: statistics of every rank, and a timeline.
-#ifndef PHANTORA_TOOLS_RUN_RECORDER_H_
-#define PHANTORA_TOOLS_RUN_RECORDER_H_
+#ifndef PHANTORA_TOOLS_OBSERVE_RUN_RECORDER_H_
+#define PHANTORA_TOOLS_OBSERVE_RUN_RECORDER_H_
 
 #include <sys/types.h>
 
@@ -81,4 +81,4 @@ class RunRecorder : public WorkObserver, public MemoryObserver {
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TOOLS_RUN_RECORDER_H_
+#endif  // PHANTORA_TOOLS_OBSERVE_RUN_RECORDER_H_

@@ -1,6 +1,6 @@
 // The report of a run: report.json (docs/report_schema.md) and report.html, which shows it.
-#ifndef PHANTORA_TOOLS_RUN_REPORT_H_
-#define PHANTORA_TOOLS_RUN_REPORT_H_
+#ifndef PHANTORA_TOOLS_OBSERVE_RUN_REPORT_H_
+#define PHANTORA_TOOLS_OBSERVE_RUN_REPORT_H_
 
 #include <cstdio>
 #include <memory>
@@ -50,4 +50,4 @@ class ReportFiles {
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TOOLS_RUN_REPORT_H_
+#endif  // PHANTORA_TOOLS_OBSERVE_RUN_REPORT_H_

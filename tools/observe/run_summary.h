@@ -1,6 +1,6 @@
 // The end of a run in a few lines for the terminal.
-#ifndef PHANTORA_TOOLS_RUN_SUMMARY_H_
-#define PHANTORA_TOOLS_RUN_SUMMARY_H_
+#ifndef PHANTORA_TOOLS_OBSERVE_RUN_SUMMARY_H_
+#define PHANTORA_TOOLS_OBSERVE_RUN_SUMMARY_H_
 
 #include <string>
 #include <vector>
@@ -15,4 +15,4 @@ std::vector<std::string> Summary(const RunRecorder& recorder, size_t largest);
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TOOLS_RUN_SUMMARY_H_
+#endif  // PHANTORA_TOOLS_OBSERVE_RUN_SUMMARY_H_

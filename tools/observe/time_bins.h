@@ -1,8 +1,8 @@
 // Values over time in a bounded number of bins, for plots. Bins start at multiples of their
 // width, which doubles when they become too many, so that the bins of several series have
 // common edges.
-#ifndef PHANTORA_TOOLS_TIME_BINS_H_
-#define PHANTORA_TOOLS_TIME_BINS_H_
+#ifndef PHANTORA_TOOLS_OBSERVE_TIME_BINS_H_
+#define PHANTORA_TOOLS_OBSERVE_TIME_BINS_H_
 
 #include <algorithm>
 #include <cstddef>
@@ -114,4 +114,4 @@ class LevelBins : public TimeBins {
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TOOLS_TIME_BINS_H_
+#endif  // PHANTORA_TOOLS_OBSERVE_TIME_BINS_H_

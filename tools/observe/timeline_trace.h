@@ -1,6 +1,6 @@
 // The tracks of a run's timeline: which process, channel and lane an event is drawn on.
-#ifndef PHANTORA_TOOLS_TIMELINE_TRACE_H_
-#define PHANTORA_TOOLS_TIMELINE_TRACE_H_
+#ifndef PHANTORA_TOOLS_OBSERVE_TIMELINE_TRACE_H_
+#define PHANTORA_TOOLS_OBSERVE_TIMELINE_TRACE_H_
 
 #include <cstdint>
 #include <map>
@@ -52,4 +52,4 @@ class TimelineTrace {
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TOOLS_TIMELINE_TRACE_H_
+#endif  // PHANTORA_TOOLS_OBSERVE_TIMELINE_TRACE_H_

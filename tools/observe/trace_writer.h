@@ -1,7 +1,7 @@
 // Writes the JSON Array Format of the Trace Event Format, which ui.perfetto.dev and
 // chrome://tracing open.
-#ifndef PHANTORA_TOOLS_TRACE_WRITER_H_
-#define PHANTORA_TOOLS_TRACE_WRITER_H_
+#ifndef PHANTORA_TOOLS_OBSERVE_TRACE_WRITER_H_
+#define PHANTORA_TOOLS_OBSERVE_TRACE_WRITER_H_
 
 #include <cstdint>
 #include <cstdio>
@@ -51,4 +51,4 @@ class TraceWriter {
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TOOLS_TRACE_WRITER_H_
+#endif  // PHANTORA_TOOLS_OBSERVE_TRACE_WRITER_H_

@@ -1,6 +1,6 @@
 // Where the ranks of a recorded communicator are on a larger cluster of the same hosts.
-#ifndef PHANTORA_TOOLS_STEP_GROUPS_H_
-#define PHANTORA_TOOLS_STEP_GROUPS_H_
+#ifndef PHANTORA_TOOLS_REPLAY_STEP_GROUPS_H_
+#define PHANTORA_TOOLS_REPLAY_STEP_GROUPS_H_
 
 #include <vector>
 
@@ -20,4 +20,4 @@ absl::StatusOr<std::vector<std::vector<GpuPlace>>> GroupsLike(absl::Span<const G
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TOOLS_STEP_GROUPS_H_
+#endif  // PHANTORA_TOOLS_REPLAY_STEP_GROUPS_H_

@@ -1,6 +1,6 @@
 // Where the steps of a recorded run are.
-#ifndef PHANTORA_TOOLS_STEP_PERIOD_H_
-#define PHANTORA_TOOLS_STEP_PERIOD_H_
+#ifndef PHANTORA_TOOLS_REPLAY_STEP_PERIOD_H_
+#define PHANTORA_TOOLS_REPLAY_STEP_PERIOD_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -37,4 +37,4 @@ VirtualSpan StepTime(const StepPeriod& period, const At& at) {
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TOOLS_STEP_PERIOD_H_
+#endif  // PHANTORA_TOOLS_REPLAY_STEP_PERIOD_H_

@@ -1,7 +1,7 @@
 // What one rank's GPUs did in a run, as a graph of work: what each piece waited for, and what it
 // costs alone. Written by phantora-run --record-step, read by phantora-replay.
-#ifndef PHANTORA_TOOLS_STEP_RECORD_H_
-#define PHANTORA_TOOLS_STEP_RECORD_H_
+#ifndef PHANTORA_TOOLS_REPLAY_STEP_RECORD_H_
+#define PHANTORA_TOOLS_REPLAY_STEP_RECORD_H_
 
 #include <cstdint>
 #include <string>
@@ -100,4 +100,4 @@ absl::StatusOr<StepRecord> ReadStepRecord(const std::string& file);
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TOOLS_STEP_RECORD_H_
+#endif  // PHANTORA_TOOLS_REPLAY_STEP_RECORD_H_

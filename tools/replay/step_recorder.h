@@ -1,6 +1,6 @@
 // Records what the GPUs of one process did, and what each piece of work waited for.
-#ifndef PHANTORA_TOOLS_STEP_RECORDER_H_
-#define PHANTORA_TOOLS_STEP_RECORDER_H_
+#ifndef PHANTORA_TOOLS_REPLAY_STEP_RECORDER_H_
+#define PHANTORA_TOOLS_REPLAY_STEP_RECORDER_H_
 
 #include <sys/types.h>
 
@@ -107,4 +107,4 @@ class StepRecorder : public OrderObserver {
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TOOLS_STEP_RECORDER_H_
+#endif  // PHANTORA_TOOLS_REPLAY_STEP_RECORDER_H_

@@ -1,7 +1,7 @@
 // Runs what was recorded of one rank again, on a cluster with more hosts, where every rank does
 // the same at the same time.
-#ifndef PHANTORA_TOOLS_STEP_REPLAY_H_
-#define PHANTORA_TOOLS_STEP_REPLAY_H_
+#ifndef PHANTORA_TOOLS_REPLAY_STEP_REPLAY_H_
+#define PHANTORA_TOOLS_REPLAY_STEP_REPLAY_H_
 
 #include <string>
 #include <vector>
@@ -42,4 +42,4 @@ absl::StatusOr<ReplayedStep> Replay(const StepRecord& record, const StepPeriod& 
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TOOLS_STEP_REPLAY_H_
+#endif  // PHANTORA_TOOLS_REPLAY_STEP_REPLAY_H_

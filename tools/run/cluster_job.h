@@ -1,6 +1,6 @@
 // A job on an emulated cluster: which processes are started where, with which environment.
-#ifndef PHANTORA_TOOLS_CLUSTER_JOB_H_
-#define PHANTORA_TOOLS_CLUSTER_JOB_H_
+#ifndef PHANTORA_TOOLS_RUN_CLUSTER_JOB_H_
+#define PHANTORA_TOOLS_RUN_CLUSTER_JOB_H_
 
 #include <sys/types.h>
 
@@ -56,4 +56,4 @@ std::string DescribeClusters();
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TOOLS_CLUSTER_JOB_H_
+#endif  // PHANTORA_TOOLS_RUN_CLUSTER_JOB_H_

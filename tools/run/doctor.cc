@@ -91,12 +91,12 @@ void CheckTrap(Doctor& doctor) {
   doctor.Say(Outcome::kGood, "seccomp user notification");
   bool read_memory = false;
   // The first trapped call is the dynamic loader's look-up of a path.
-  if (auto notification = child->listener.Receive()) {
+  if (auto notification = child->listener->Receive()) {
     RemoteMemory memory(static_cast<pid_t>(notification->pid));
     const int argument = notification->data.nr == SYS_openat ? 1 : 0;
     read_memory =
         memory.ReadString(RemoteAddress{notification->data.args[argument]}, 4096).has_value();
-    child->listener.ReplyContinue(notification->id);
+    child->listener->ReplyContinue(notification->id);
   }
   kill(child->pid, SIGKILL);
   waitpid(child->pid, nullptr, 0);
@@ -117,7 +117,7 @@ void CheckSimulatedTime(Doctor& doctor) {
   if (!child.ok()) return;
   absl::Status redirected = absl::UnavailableError("no call was trapped");
   bool copied = false;
-  if (child->listener.Receive()) {
+  if (child->listener->Receive()) {
     auto vdso = Vdso::Create();
     redirected = vdso.ok() ? vdso->Redirect(child->pid) : vdso.status();
     const int copy = static_cast<int>(syscall(SYS_pidfd_getfd, child->pidfd.get(), 0, 0));

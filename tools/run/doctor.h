@@ -1,6 +1,6 @@
 // phantora-run doctor: can this machine run Phantora, and what should change?
-#ifndef PHANTORA_TOOLS_DOCTOR_H_
-#define PHANTORA_TOOLS_DOCTOR_H_
+#ifndef PHANTORA_TOOLS_RUN_DOCTOR_H_
+#define PHANTORA_TOOLS_RUN_DOCTOR_H_
 
 namespace phantora {
 
@@ -9,4 +9,4 @@ int RunDoctor();
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TOOLS_DOCTOR_H_
+#endif  // PHANTORA_TOOLS_RUN_DOCTOR_H_

@@ -1,6 +1,6 @@
 // Finds NVIDIA's user-mode driver libraries.
-#ifndef PHANTORA_TOOLS_DRIVER_LIBRARIES_H_
-#define PHANTORA_TOOLS_DRIVER_LIBRARIES_H_
+#ifndef PHANTORA_TOOLS_RUN_DRIVER_LIBRARIES_H_
+#define PHANTORA_TOOLS_RUN_DRIVER_LIBRARIES_H_
 
 #include <string>
 #include <vector>
@@ -31,4 +31,4 @@ std::vector<std::string> CachedDriverVersions();
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TOOLS_DRIVER_LIBRARIES_H_
+#endif  // PHANTORA_TOOLS_RUN_DRIVER_LIBRARIES_H_

@@ -1,7 +1,7 @@
 // One host of the emulated cluster: its GPUs with their driver, and the files that its processes
 // see.
-#ifndef PHANTORA_TOOLS_EMULATED_HOST_H_
-#define PHANTORA_TOOLS_EMULATED_HOST_H_
+#ifndef PHANTORA_TOOLS_RUN_EMULATED_HOST_H_
+#define PHANTORA_TOOLS_RUN_EMULATED_HOST_H_
 
 #include <functional>
 
@@ -33,4 +33,4 @@ class EmulatedHost {
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TOOLS_EMULATED_HOST_H_
+#endif  // PHANTORA_TOOLS_RUN_EMULATED_HOST_H_

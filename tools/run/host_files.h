@@ -1,6 +1,6 @@
 // Files by which programs learn about the machine that they run on.
-#ifndef PHANTORA_TOOLS_HOST_FILES_H_
-#define PHANTORA_TOOLS_HOST_FILES_H_
+#ifndef PHANTORA_TOOLS_RUN_HOST_FILES_H_
+#define PHANTORA_TOOLS_RUN_HOST_FILES_H_
 
 #include "tools/run/cluster_job.h"
 #include "trap/files/synthetic_files.h"
@@ -13,4 +13,4 @@ void AddHostFiles(const Job& job, int host, SyntheticFiles* files);
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TOOLS_HOST_FILES_H_
+#endif  // PHANTORA_TOOLS_RUN_HOST_FILES_H_

@@ -1,6 +1,6 @@
 // Which rank of a job a process is, as its launcher (torchrun, mpirun, srun) told it.
-#ifndef PHANTORA_TOOLS_LAUNCHER_RANK_H_
-#define PHANTORA_TOOLS_LAUNCHER_RANK_H_
+#ifndef PHANTORA_TOOLS_RUN_LAUNCHER_RANK_H_
+#define PHANTORA_TOOLS_RUN_LAUNCHER_RANK_H_
 
 #include <sys/types.h>
 
@@ -19,4 +19,4 @@ std::optional<int> LauncherRank(pid_t process);
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TOOLS_LAUNCHER_RANK_H_
+#endif  // PHANTORA_TOOLS_RUN_LAUNCHER_RANK_H_

@@ -1,6 +1,6 @@
 // What a run does about kernels that were not measured: --missing, --gpu-profiler, --rows.
-#ifndef PHANTORA_TOOLS_MISSING_KERNELS_H_
-#define PHANTORA_TOOLS_MISSING_KERNELS_H_
+#ifndef PHANTORA_TOOLS_RUN_MISSING_KERNELS_H_
+#define PHANTORA_TOOLS_RUN_MISSING_KERNELS_H_
 
 #include <memory>
 #include <string>
@@ -42,4 +42,4 @@ void CloseMissing(const MissingKernelsOptions& options, const GpuProfile& profil
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TOOLS_MISSING_KERNELS_H_
+#endif  // PHANTORA_TOOLS_RUN_MISSING_KERNELS_H_

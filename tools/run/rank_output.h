@@ -1,6 +1,6 @@
 // What the ranks of a job write: collected, and told apart.
-#ifndef PHANTORA_TOOLS_RANK_OUTPUT_H_
-#define PHANTORA_TOOLS_RANK_OUTPUT_H_
+#ifndef PHANTORA_TOOLS_RUN_RANK_OUTPUT_H_
+#define PHANTORA_TOOLS_RUN_RANK_OUTPUT_H_
 
 #include <memory>
 #include <mutex>
@@ -57,4 +57,4 @@ class RankOutput {
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TOOLS_RANK_OUTPUT_H_
+#endif  // PHANTORA_TOOLS_RUN_RANK_OUTPUT_H_

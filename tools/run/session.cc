@@ -550,7 +550,7 @@ int Supervise(const SessionOptions& options, ProfilerClient* profiler, int signa
   if ((*supervisor)->time() != nullptr) clocks = &(*supervisor)->time()->clocks();
   LogInfo(absl::StrFormat("%d x %s, driver %s from %s", hosts.size() * gpus_per_host,
                           profile->product, driver->version.text, driver->library_directory));
-  if (!command->listener.synchronous_wake_up()) {
+  if (!command->listener->synchronous_wake_up()) {
     LogInfo(
         "this kernel lacks SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP (Linux 6.6); driver calls "
         "are slower");

@@ -1,6 +1,6 @@
 // One run of a command on an emulated machine.
-#ifndef PHANTORA_TOOLS_SESSION_H_
-#define PHANTORA_TOOLS_SESSION_H_
+#ifndef PHANTORA_TOOLS_RUN_SESSION_H_
+#define PHANTORA_TOOLS_RUN_SESSION_H_
 
 #include <cstdint>
 #include <optional>
@@ -49,4 +49,4 @@ int RunSession(const SessionOptions& options);
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TOOLS_SESSION_H_
+#endif  // PHANTORA_TOOLS_RUN_SESSION_H_

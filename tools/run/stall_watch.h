@@ -1,6 +1,6 @@
 // Notices that ranks wait for each other in vain, and says who for whom.
-#ifndef PHANTORA_TOOLS_STALL_WATCH_H_
-#define PHANTORA_TOOLS_STALL_WATCH_H_
+#ifndef PHANTORA_TOOLS_RUN_STALL_WATCH_H_
+#define PHANTORA_TOOLS_RUN_STALL_WATCH_H_
 
 #include <cstdint>
 #include <functional>
@@ -44,4 +44,4 @@ class StallWatch {
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TOOLS_STALL_WATCH_H_
+#endif  // PHANTORA_TOOLS_RUN_STALL_WATCH_H_

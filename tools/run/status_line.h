@@ -1,6 +1,6 @@
 // How far a run is, in one line of the terminal.
-#ifndef PHANTORA_TOOLS_STATUS_LINE_H_
-#define PHANTORA_TOOLS_STATUS_LINE_H_
+#ifndef PHANTORA_TOOLS_RUN_STATUS_LINE_H_
+#define PHANTORA_TOOLS_RUN_STATUS_LINE_H_
 
 #include <atomic>
 #include <condition_variable>
@@ -58,4 +58,4 @@ std::string FormatProgress(const RunProgress& before, const RunProgress& now, do
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TOOLS_STATUS_LINE_H_
+#endif  // PHANTORA_TOOLS_RUN_STATUS_LINE_H_

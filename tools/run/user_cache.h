@@ -1,6 +1,6 @@
 // Where things are kept between runs.
-#ifndef PHANTORA_TOOLS_USER_CACHE_H_
-#define PHANTORA_TOOLS_USER_CACHE_H_
+#ifndef PHANTORA_TOOLS_RUN_USER_CACHE_H_
+#define PHANTORA_TOOLS_RUN_USER_CACHE_H_
 
 #include <cstdlib>
 #include <string>
@@ -18,4 +18,4 @@ inline std::string UserCache() {
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TOOLS_USER_CACHE_H_
+#endif  // PHANTORA_TOOLS_RUN_USER_CACHE_H_

@@ -1,6 +1,6 @@
 // What the supervisor knows about an emulated device: an open file with hooks.
-#ifndef PHANTORA_TRAP_SUPERVISOR_DEVICE_FILE_H_
-#define PHANTORA_TRAP_SUPERVISOR_DEVICE_FILE_H_
+#ifndef PHANTORA_TRAP_FILES_DEVICE_FILE_H_
+#define PHANTORA_TRAP_FILES_DEVICE_FILE_H_
 
 #include <sys/types.h>
 
@@ -74,4 +74,4 @@ class DeviceFile {
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TRAP_SUPERVISOR_DEVICE_FILE_H_
+#endif  // PHANTORA_TRAP_FILES_DEVICE_FILE_H_

@@ -1,6 +1,6 @@
 // Lists directories that only the ranks see.
-#ifndef PHANTORA_TRAP_SUPERVISOR_DIRECTORY_LISTINGS_H_
-#define PHANTORA_TRAP_SUPERVISOR_DIRECTORY_LISTINGS_H_
+#ifndef PHANTORA_TRAP_FILES_DIRECTORY_LISTINGS_H_
+#define PHANTORA_TRAP_FILES_DIRECTORY_LISTINGS_H_
 
 #include <map>
 #include <string>
@@ -34,4 +34,4 @@ class DirectoryListings {
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TRAP_SUPERVISOR_DIRECTORY_LISTINGS_H_
+#endif  // PHANTORA_TRAP_FILES_DIRECTORY_LISTINGS_H_

@@ -1,7 +1,7 @@
 // Emulated open files and their identity. A tracee's descriptor survives dup,
 // fork, exec and SCM_RIGHTS; the file behind it is recognised by its inode.
-#ifndef PHANTORA_TRAP_SUPERVISOR_OPEN_FILES_H_
-#define PHANTORA_TRAP_SUPERVISOR_OPEN_FILES_H_
+#ifndef PHANTORA_TRAP_FILES_OPEN_FILES_H_
+#define PHANTORA_TRAP_FILES_OPEN_FILES_H_
 
 #include <sys/types.h>
 
@@ -64,4 +64,4 @@ class OpenFiles {
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TRAP_SUPERVISOR_OPEN_FILES_H_
+#endif  // PHANTORA_TRAP_FILES_OPEN_FILES_H_

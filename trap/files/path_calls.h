@@ -1,6 +1,6 @@
 // Serves the system calls that take a path.
-#ifndef PHANTORA_TRAP_SUPERVISOR_PATH_CALLS_H_
-#define PHANTORA_TRAP_SUPERVISOR_PATH_CALLS_H_
+#ifndef PHANTORA_TRAP_FILES_PATH_CALLS_H_
+#define PHANTORA_TRAP_FILES_PATH_CALLS_H_
 
 #include <linux/seccomp.h>
 
@@ -50,4 +50,4 @@ class PathCalls {
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TRAP_SUPERVISOR_PATH_CALLS_H_
+#endif  // PHANTORA_TRAP_FILES_PATH_CALLS_H_

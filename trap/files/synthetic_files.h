@@ -1,7 +1,7 @@
 // Files that only the ranks see: device nodes, and the driver's entries under
 // /proc and /sys.
-#ifndef PHANTORA_TRAP_SUPERVISOR_SYNTHETIC_FILES_H_
-#define PHANTORA_TRAP_SUPERVISOR_SYNTHETIC_FILES_H_
+#ifndef PHANTORA_TRAP_FILES_SYNTHETIC_FILES_H_
+#define PHANTORA_TRAP_FILES_SYNTHETIC_FILES_H_
 
 #include <sys/types.h>
 
@@ -68,4 +68,4 @@ class SyntheticFiles {
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TRAP_SUPERVISOR_SYNTHETIC_FILES_H_
+#endif  // PHANTORA_TRAP_FILES_SYNTHETIC_FILES_H_

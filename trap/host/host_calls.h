@@ -1,6 +1,6 @@
 // Serves the system calls that tell a process about the machine it runs on.
-#ifndef PHANTORA_TRAP_SUPERVISOR_HOST_CALLS_H_
-#define PHANTORA_TRAP_SUPERVISOR_HOST_CALLS_H_
+#ifndef PHANTORA_TRAP_HOST_HOST_CALLS_H_
+#define PHANTORA_TRAP_HOST_HOST_CALLS_H_
 
 #include <linux/seccomp.h>
 
@@ -21,4 +21,4 @@ bool ServeHostCall(const seccomp_notif& notification, const Tracee& tracee, cons
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TRAP_SUPERVISOR_HOST_CALLS_H_
+#endif  // PHANTORA_TRAP_HOST_HOST_CALLS_H_

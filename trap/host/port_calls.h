@@ -1,6 +1,6 @@
 // Gives every virtual host ports of its own.
-#ifndef PHANTORA_TRAP_SUPERVISOR_PORT_CALLS_H_
-#define PHANTORA_TRAP_SUPERVISOR_PORT_CALLS_H_
+#ifndef PHANTORA_TRAP_HOST_PORT_CALLS_H_
+#define PHANTORA_TRAP_HOST_PORT_CALLS_H_
 
 #include <linux/seccomp.h>
 #include <netinet/in.h>
@@ -48,4 +48,4 @@ class PortCalls {
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TRAP_SUPERVISOR_PORT_CALLS_H_
+#endif  // PHANTORA_TRAP_HOST_PORT_CALLS_H_

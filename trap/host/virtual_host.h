@@ -1,6 +1,6 @@
 // A host of an emulated cluster, as its processes see it.
-#ifndef PHANTORA_TRAP_SUPERVISOR_VIRTUAL_HOST_H_
-#define PHANTORA_TRAP_SUPERVISOR_VIRTUAL_HOST_H_
+#ifndef PHANTORA_TRAP_HOST_VIRTUAL_HOST_H_
+#define PHANTORA_TRAP_HOST_VIRTUAL_HOST_H_
 
 #include <netinet/in.h>
 
@@ -24,4 +24,4 @@ struct VirtualHost {
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TRAP_SUPERVISOR_VIRTUAL_HOST_H_
+#endif  // PHANTORA_TRAP_HOST_VIRTUAL_HOST_H_

@@ -1,7 +1,7 @@
 // The outermost process: it outlives the supervisor, so that no rank is left
 // spinning on an emulated GPU that has gone.
-#ifndef PHANTORA_TRAP_SUPERVISOR_GUARDIAN_H_
-#define PHANTORA_TRAP_SUPERVISOR_GUARDIAN_H_
+#ifndef PHANTORA_TRAP_LAUNCH_GUARDIAN_H_
+#define PHANTORA_TRAP_LAUNCH_GUARDIAN_H_
 
 #include <functional>
 
@@ -18,4 +18,4 @@ int GuardianDiedSignal();
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TRAP_SUPERVISOR_GUARDIAN_H_
+#endif  // PHANTORA_TRAP_LAUNCH_GUARDIAN_H_

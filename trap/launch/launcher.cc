@@ -184,7 +184,7 @@ absl::StatusOr<LaunchedCommand> Launch(const std::vector<sock_filter>& filter,
                          "a sandbox with its own listener)"
                        : "; run 'phantora-run doctor' to see which setting forbids it"));
   }
-  auto listener = NotifyListener::Create(std::move(received->listener));
+  auto listener = SeccompListener::Create(std::move(received->listener));
   if (!listener.ok()) {
     kill(pid, SIGKILL);
     waitpid(pid, nullptr, 0);

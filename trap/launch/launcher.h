@@ -1,17 +1,18 @@
 // Starts the command under the filter.
-#ifndef PHANTORA_TRAP_SUPERVISOR_LAUNCHER_H_
-#define PHANTORA_TRAP_SUPERVISOR_LAUNCHER_H_
+#ifndef PHANTORA_TRAP_LAUNCH_LAUNCHER_H_
+#define PHANTORA_TRAP_LAUNCH_LAUNCHER_H_
 
 #include <linux/filter.h>
 #include <sys/types.h>
 
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "trap/launch/rank_starter.h"
-#include "trap/linux/notify_listener.h"
+#include "trap/linux/seccomp_listener.h"
 #include "trap/linux/unique_fd.h"
 
 namespace phantora {
@@ -19,7 +20,7 @@ namespace phantora {
 struct LaunchedCommand {
   pid_t pid;
   UniqueFd pidfd;
-  NotifyListener listener;
+  std::unique_ptr<SeccompListener> listener;
 };
 
 struct LaunchOptions {
@@ -44,4 +45,4 @@ absl::StatusOr<LaunchedCommand> Launch(const std::vector<sock_filter>& filter,
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TRAP_SUPERVISOR_LAUNCHER_H_
+#endif  // PHANTORA_TRAP_LAUNCH_LAUNCHER_H_

@@ -1,6 +1,6 @@
 // Starts the ranks of a job, as mpirun does, and waits for them.
-#ifndef PHANTORA_TRAP_SUPERVISOR_RANK_STARTER_H_
-#define PHANTORA_TRAP_SUPERVISOR_RANK_STARTER_H_
+#ifndef PHANTORA_TRAP_LAUNCH_RANK_STARTER_H_
+#define PHANTORA_TRAP_LAUNCH_RANK_STARTER_H_
 
 #include <cstdint>
 #include <string>
@@ -44,4 +44,4 @@ int RunRanks(char* const* argv, const std::vector<RankCommand>& ranks);
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TRAP_SUPERVISOR_RANK_STARTER_H_
+#endif  // PHANTORA_TRAP_LAUNCH_RANK_STARTER_H_

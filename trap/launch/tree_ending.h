@@ -1,7 +1,7 @@
 // How a run ends: by the command's exit, which what it started may outlive for a
 // while, or at once.
-#ifndef PHANTORA_TRAP_SUPERVISOR_TREE_ENDING_H_
-#define PHANTORA_TRAP_SUPERVISOR_TREE_ENDING_H_
+#ifndef PHANTORA_TRAP_LAUNCH_TREE_ENDING_H_
+#define PHANTORA_TRAP_LAUNCH_TREE_ENDING_H_
 
 #include <sys/types.h>
 
@@ -40,4 +40,4 @@ class TreeEnding {
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TRAP_SUPERVISOR_TREE_ENDING_H_
+#endif  // PHANTORA_TRAP_LAUNCH_TREE_ENDING_H_

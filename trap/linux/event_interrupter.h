@@ -1,6 +1,6 @@
 // Lets a thread sleep in a system call that cannot wait for anything else.
-#ifndef PHANTORA_TRAP_SUPERVISOR_EVENT_INTERRUPTER_H_
-#define PHANTORA_TRAP_SUPERVISOR_EVENT_INTERRUPTER_H_
+#ifndef PHANTORA_TRAP_LINUX_EVENT_INTERRUPTER_H_
+#define PHANTORA_TRAP_LINUX_EVENT_INTERRUPTER_H_
 
 #include <sys/types.h>
 
@@ -56,4 +56,4 @@ class EventInterrupter {
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TRAP_SUPERVISOR_EVENT_INTERRUPTER_H_
+#endif  // PHANTORA_TRAP_LINUX_EVENT_INTERRUPTER_H_

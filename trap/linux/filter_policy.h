@@ -1,6 +1,6 @@
 // Which system calls a rank is stopped at.
-#ifndef PHANTORA_TRAP_SUPERVISOR_FILTER_POLICY_H_
-#define PHANTORA_TRAP_SUPERVISOR_FILTER_POLICY_H_
+#ifndef PHANTORA_TRAP_LINUX_FILTER_POLICY_H_
+#define PHANTORA_TRAP_LINUX_FILTER_POLICY_H_
 
 #include <linux/filter.h>
 
@@ -24,4 +24,4 @@ absl::StatusOr<std::vector<sock_filter>> BuildFilter(const FilterOptions& option
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TRAP_SUPERVISOR_FILTER_POLICY_H_
+#endif  // PHANTORA_TRAP_LINUX_FILTER_POLICY_H_

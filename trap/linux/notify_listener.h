@@ -1,6 +1,7 @@
-// The kernel's seccomp user-notification interface, and nothing else.
-#ifndef PHANTORA_TRAP_SUPERVISOR_NOTIFY_LISTENER_H_
-#define PHANTORA_TRAP_SUPERVISOR_NOTIFY_LISTENER_H_
+// What the supervisor asks of seccomp's user notifications. An interface, so that everything that
+// serves calls is tested without a kernel; SeccompListener is the real one.
+#ifndef PHANTORA_TRAP_LINUX_NOTIFY_LISTENER_H_
+#define PHANTORA_TRAP_LINUX_NOTIFY_LISTENER_H_
 
 #include <linux/seccomp.h>
 
@@ -9,53 +10,41 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "trap/linux/unique_fd.h"
 
 namespace phantora {
 
 class NotifyListener {
  public:
-  // Takes the listener descriptor of a loaded filter. Errors: the running
-  // kernel's notification structures are larger than ours.
-  static absl::StatusOr<NotifyListener> Create(UniqueFd listener);
+  virtual ~NotifyListener() = default;
 
-  int fd() const { return fd_.get(); }
-  // Does the kernel wake the target on the notifier's own CPU (Linux 6.6)?
-  // Without it every trapped call costs a cross-CPU wake-up.
-  bool synchronous_wake_up() const { return synchronous_wake_up_; }
-
+  // Polled for hang-up: nothing runs under the filter any more. -1 in tests.
+  virtual int fd() const = 0;
   // Would Receive() return at once?
-  bool HasCall() const;
-
+  virtual bool HasCall() const = 0;
   // nullopt when there is nothing to receive: the caller died, or a signal.
-  std::optional<seccomp_notif> Receive();
+  virtual std::optional<seccomp_notif> Receive() = 0;
+  // Does the caller still wait for the answer? If not, its thread id may be another's by now.
+  virtual bool StillPending(uint64_t id) = 0;
 
-  // The replies return false when the caller is gone, which is normal.
-  bool ReplyValue(uint64_t id, int64_t value);
-  bool ReplyError(uint64_t id, int error);
-  bool ReplyContinue(uint64_t id);
+  // Answers of a call. A caller that has died meanwhile is normal, and not told.
+  void ReplyValue(uint64_t id, int64_t value) { Send({id, value, 0, 0}); }
+  void ReplyError(uint64_t id, int error) { Send({id, 0, -error, 0}); }
+  void ReplyContinue(uint64_t id) { Send({id, 0, 0, SECCOMP_USER_NOTIF_FLAG_CONTINUE}); }
   // Installs `file` in the caller as a new descriptor and returns it from the
-  // call. Errors leave the call unanswered: the caller's table is full (EMFILE).
-  absl::Status ReplyDescriptor(uint64_t id, int file, bool close_on_exec);
+  // call. Errors leave the call unanswered: the caller's table is full (EMFILE); NotFound: it died.
+  virtual absl::Status ReplyDescriptor(uint64_t id, int file, bool close_on_exec) = 0;
 
   // Replaces descriptor `target` of the caller by `file` (close-on-exec), while
   // the call stays pending. NotFound: the caller has died.
-  absl::Status Replace(uint64_t id, int target, int file);
-
+  virtual absl::Status Replace(uint64_t id, int target, int file) = 0;
   // Installs `file` in the caller as a new descriptor (close-on-exec), while the call stays
   // pending.
-  absl::StatusOr<int> AddDescriptor(uint64_t id, int file);
+  virtual absl::StatusOr<int> AddDescriptor(uint64_t id, int file) = 0;
 
-  bool StillPending(uint64_t id);
-
- private:
-  explicit NotifyListener(UniqueFd fd) : fd_(std::move(fd)) {}
-  bool Send(seccomp_notif_resp response);
-
-  UniqueFd fd_;
-  bool synchronous_wake_up_ = false;
+ protected:
+  virtual void Send(const seccomp_notif_resp& response) = 0;
 };
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TRAP_SUPERVISOR_NOTIFY_LISTENER_H_
+#endif  // PHANTORA_TRAP_LINUX_NOTIFY_LISTENER_H_

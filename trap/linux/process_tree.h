@@ -1,6 +1,6 @@
 // The processes below this one.
-#ifndef PHANTORA_TRAP_SUPERVISOR_PROCESS_TREE_H_
-#define PHANTORA_TRAP_SUPERVISOR_PROCESS_TREE_H_
+#ifndef PHANTORA_TRAP_LINUX_PROCESS_TREE_H_
+#define PHANTORA_TRAP_LINUX_PROCESS_TREE_H_
 
 #include <sys/types.h>
 
@@ -35,4 +35,4 @@ bool EndDescendants();
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TRAP_SUPERVISOR_PROCESS_TREE_H_
+#endif  // PHANTORA_TRAP_LINUX_PROCESS_TREE_H_

@@ -1,8 +1,8 @@
 // Memory of a tracee. Addresses are their own type, so that one cannot be
 // dereferenced here by accident. Every byte read is untrusted: copy in once,
 // validate the copy, use the copy.
-#ifndef PHANTORA_TRAP_SUPERVISOR_REMOTE_MEMORY_H_
-#define PHANTORA_TRAP_SUPERVISOR_REMOTE_MEMORY_H_
+#ifndef PHANTORA_TRAP_LINUX_REMOTE_MEMORY_H_
+#define PHANTORA_TRAP_LINUX_REMOTE_MEMORY_H_
 
 #include <sys/types.h>
 
@@ -57,4 +57,4 @@ class RemoteMemory {
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TRAP_SUPERVISOR_REMOTE_MEMORY_H_
+#endif  // PHANTORA_TRAP_LINUX_REMOTE_MEMORY_H_

@@ -1,6 +1,6 @@
 // A process whose threads stand still, and make system calls for us.
-#ifndef PHANTORA_TRAP_SUPERVISOR_STOPPED_PROCESS_H_
-#define PHANTORA_TRAP_SUPERVISOR_STOPPED_PROCESS_H_
+#ifndef PHANTORA_TRAP_LINUX_STOPPED_PROCESS_H_
+#define PHANTORA_TRAP_LINUX_STOPPED_PROCESS_H_
 
 #include <sys/types.h>
 #include <sys/user.h>
@@ -54,4 +54,4 @@ class StoppedProcess {
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TRAP_SUPERVISOR_STOPPED_PROCESS_H_
+#endif  // PHANTORA_TRAP_LINUX_STOPPED_PROCESS_H_

@@ -1,6 +1,6 @@
 // Whether anything in a process tree can still act by itself.
-#ifndef PHANTORA_TRAP_SUPERVISOR_THREAD_ACTIVITY_H_
-#define PHANTORA_TRAP_SUPERVISOR_THREAD_ACTIVITY_H_
+#ifndef PHANTORA_TRAP_LINUX_THREAD_ACTIVITY_H_
+#define PHANTORA_TRAP_LINUX_THREAD_ACTIVITY_H_
 
 #include <signal.h>
 #include <sys/types.h>
@@ -98,4 +98,4 @@ class ThreadActivity {
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TRAP_SUPERVISOR_THREAD_ACTIVITY_H_
+#endif  // PHANTORA_TRAP_LINUX_THREAD_ACTIVITY_H_

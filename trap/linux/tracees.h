@@ -1,6 +1,6 @@
 // The processes under supervision: who made a call, and who has died.
-#ifndef PHANTORA_TRAP_SUPERVISOR_TRACEES_H_
-#define PHANTORA_TRAP_SUPERVISOR_TRACEES_H_
+#ifndef PHANTORA_TRAP_LINUX_TRACEES_H_
+#define PHANTORA_TRAP_LINUX_TRACEES_H_
 
 #include <sys/types.h>
 
@@ -48,4 +48,4 @@ class Tracees {
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TRAP_SUPERVISOR_TRACEES_H_
+#endif  // PHANTORA_TRAP_LINUX_TRACEES_H_

@@ -1,6 +1,6 @@
 // An owned file descriptor.
-#ifndef PHANTORA_TRAP_SUPERVISOR_UNIQUE_FD_H_
-#define PHANTORA_TRAP_SUPERVISOR_UNIQUE_FD_H_
+#ifndef PHANTORA_TRAP_LINUX_UNIQUE_FD_H_
+#define PHANTORA_TRAP_LINUX_UNIQUE_FD_H_
 
 #include <unistd.h>
 
@@ -35,4 +35,4 @@ class UniqueFd {
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TRAP_SUPERVISOR_UNIQUE_FD_H_
+#endif  // PHANTORA_TRAP_LINUX_UNIQUE_FD_H_

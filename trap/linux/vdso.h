@@ -1,6 +1,6 @@
 // Makes clock reads of a process system calls again.
-#ifndef PHANTORA_TRAP_SUPERVISOR_VDSO_H_
-#define PHANTORA_TRAP_SUPERVISOR_VDSO_H_
+#ifndef PHANTORA_TRAP_LINUX_VDSO_H_
+#define PHANTORA_TRAP_LINUX_VDSO_H_
 
 #include <sys/types.h>
 
@@ -35,4 +35,4 @@ class Vdso {
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TRAP_SUPERVISOR_VDSO_H_
+#endif  // PHANTORA_TRAP_LINUX_VDSO_H_

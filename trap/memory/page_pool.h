@@ -1,6 +1,6 @@
 // Memory pages that several processes have, once.
-#ifndef PHANTORA_TRAP_SUPERVISOR_PAGE_POOL_H_
-#define PHANTORA_TRAP_SUPERVISOR_PAGE_POOL_H_
+#ifndef PHANTORA_TRAP_MEMORY_PAGE_POOL_H_
+#define PHANTORA_TRAP_MEMORY_PAGE_POOL_H_
 
 #include <sys/types.h>
 
@@ -55,4 +55,4 @@ class PagePool {
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TRAP_SUPERVISOR_PAGE_POOL_H_
+#endif  // PHANTORA_TRAP_MEMORY_PAGE_POOL_H_

@@ -1,7 +1,7 @@
 // Ranks run the same program, and half of their memory is the same: libraries' code for GPUs,
 // unpacked by each for itself. It is shared here, page by page, until somebody writes to it.
-#ifndef PHANTORA_TRAP_SUPERVISOR_PAGE_SHARING_H_
-#define PHANTORA_TRAP_SUPERVISOR_PAGE_SHARING_H_
+#ifndef PHANTORA_TRAP_MEMORY_PAGE_SHARING_H_
+#define PHANTORA_TRAP_MEMORY_PAGE_SHARING_H_
 
 #include <linux/seccomp.h>
 #include <sys/types.h>
@@ -91,4 +91,4 @@ class PageSharing {
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TRAP_SUPERVISOR_PAGE_SHARING_H_
+#endif  // PHANTORA_TRAP_MEMORY_PAGE_SHARING_H_

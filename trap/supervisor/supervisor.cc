@@ -107,7 +107,7 @@ int Supervisor::Run(LaunchedCommand command, int signals) {
   command_ = command.pid;
   TreeEnding ending(command.pid);
   // Hang-ups are always reported, and calls need not be.
-  Watch(command.listener.fd(), 0);
+  Watch(command.listener->fd(), 0);
   Watch(signals, EPOLLIN);
   Watch(ending.timer(), EPOLLIN);
   EventInterrupter interrupter(epoll_.get());
@@ -116,7 +116,7 @@ int Supervisor::Run(LaunchedCommand command, int signals) {
     {
       EventInterrupter::Interruptible interruptible;
       // The signal of an event that came before this line is not sent again at once.
-      if (!interrupter.raised() || command.listener.HasCall()) call = command.listener.Receive();
+      if (!interrupter.raised() || command.listener->HasCall()) call = command.listener->Receive();
     }
     // First the events: what ended must be forgotten before its process id or a
     // descriptor number is used anew.
@@ -124,11 +124,11 @@ int Supervisor::Run(LaunchedCommand command, int signals) {
       listener_open = HandleEvents(command, signals, ending);
       interrupter.Handled();
     }
-    if (call) ServeCall(*call, command.listener);
-    if (time_ != nullptr) time_->Pass(command.listener);
+    if (call) ServeCall(*call, *command.listener);
+    if (time_ != nullptr) time_->Pass(*command.listener);
     if (options_.between_calls) options_.between_calls();
     if (options_.watch) {
-      options_.watch([&] { return time_ != nullptr && time_->AtRest(command.listener); });
+      options_.watch([&] { return time_ != nullptr && time_->AtRest(*command.listener); });
     }
   }
   return ending.AwaitCommand();
@@ -140,14 +140,14 @@ bool Supervisor::HandleEvents(LaunchedCommand& command, int signals, TreeEnding&
   const int count = epoll_wait(epoll_.get(), events, 64, 0);
   for (int i = 0; i < count; ++i) {
     const int descriptor = events[i].data.fd;
-    if (descriptor == command.listener.fd()) {
+    if (descriptor == command.listener->fd()) {
       listener_open = false;  // no task with the filter is left
     } else if (descriptor == signals) {
       ForwardSignals(signals, command);
       ending.Reap();
     } else if (descriptor == ending.timer()) {
       ending.TimeIsUp();
-    } else if (time_ != nullptr && time_->Ready(descriptor, command.listener)) {
+    } else if (time_ != nullptr && time_->Ready(descriptor, *command.listener)) {
       continue;
     } else if (auto process = tracees_.Died(descriptor)) {
       ProcessDied(*process);

@@ -1,6 +1,6 @@
 // The calls that are kept waiting: they have been received and not answered.
-#ifndef PHANTORA_TRAP_SUPERVISOR_HELD_CALLS_H_
-#define PHANTORA_TRAP_SUPERVISOR_HELD_CALLS_H_
+#ifndef PHANTORA_TRAP_TIME_HELD_CALLS_H_
+#define PHANTORA_TRAP_TIME_HELD_CALLS_H_
 
 #include <sys/types.h>
 
@@ -88,4 +88,4 @@ class HeldCalls {
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TRAP_SUPERVISOR_HELD_CALLS_H_
+#endif  // PHANTORA_TRAP_TIME_HELD_CALLS_H_

@@ -1,6 +1,6 @@
 // When the bytes in pipes and sockets were sent: who receives them cannot be earlier.
-#ifndef PHANTORA_TRAP_SUPERVISOR_MESSAGE_TIMES_H_
-#define PHANTORA_TRAP_SUPERVISOR_MESSAGE_TIMES_H_
+#ifndef PHANTORA_TRAP_TIME_MESSAGE_TIMES_H_
+#define PHANTORA_TRAP_TIME_MESSAGE_TIMES_H_
 
 #include <linux/seccomp.h>
 
@@ -58,4 +58,4 @@ class MessageTimes {
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TRAP_SUPERVISOR_MESSAGE_TIMES_H_
+#endif  // PHANTORA_TRAP_TIME_MESSAGE_TIMES_H_

@@ -1,7 +1,7 @@
 // The simulated clock of every process: what moves it while the process runs, and what
 // its GPUs do meanwhile.
-#ifndef PHANTORA_TRAP_SUPERVISOR_PROCESS_CLOCKS_H_
-#define PHANTORA_TRAP_SUPERVISOR_PROCESS_CLOCKS_H_
+#ifndef PHANTORA_TRAP_TIME_PROCESS_CLOCKS_H_
+#define PHANTORA_TRAP_TIME_PROCESS_CLOCKS_H_
 
 #include <sys/types.h>
 
@@ -209,4 +209,4 @@ int64_t HostNanoseconds(clockid_t clock);
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TRAP_SUPERVISOR_PROCESS_CLOCKS_H_
+#endif  // PHANTORA_TRAP_TIME_PROCESS_CLOCKS_H_

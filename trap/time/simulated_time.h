@@ -1,7 +1,7 @@
 // Keeps the simulated time of all processes under supervision: what their clocks say,
 // when their sleeps and timeouts end, and when time may pass.
-#ifndef PHANTORA_TRAP_SUPERVISOR_SIMULATED_TIME_H_
-#define PHANTORA_TRAP_SUPERVISOR_SIMULATED_TIME_H_
+#ifndef PHANTORA_TRAP_TIME_SIMULATED_TIME_H_
+#define PHANTORA_TRAP_TIME_SIMULATED_TIME_H_
 
 #include <linux/seccomp.h>
 #include <sys/types.h>
@@ -216,4 +216,4 @@ class SimulatedTime {
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TRAP_SUPERVISOR_SIMULATED_TIME_H_
+#endif  // PHANTORA_TRAP_TIME_SIMULATED_TIME_H_

@@ -1,7 +1,7 @@
 // A system call that waits, at most until an instant: kept from the kernel while it
 // waits, since its timeout is in simulated time.
-#ifndef PHANTORA_TRAP_SUPERVISOR_TIMED_WAIT_H_
-#define PHANTORA_TRAP_SUPERVISOR_TIMED_WAIT_H_
+#ifndef PHANTORA_TRAP_TIME_TIMED_WAIT_H_
+#define PHANTORA_TRAP_TIME_TIMED_WAIT_H_
 
 #include <linux/seccomp.h>
 #include <time.h>
@@ -148,4 +148,4 @@ class TimedWait {
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TRAP_SUPERVISOR_TIMED_WAIT_H_
+#endif  // PHANTORA_TRAP_TIME_TIMED_WAIT_H_

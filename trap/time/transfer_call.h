@@ -1,6 +1,6 @@
 // Calls that move bytes through a descriptor, in one form.
-#ifndef PHANTORA_TRAP_SUPERVISOR_TRANSFER_CALL_H_
-#define PHANTORA_TRAP_SUPERVISOR_TRANSFER_CALL_H_
+#ifndef PHANTORA_TRAP_TIME_TRANSFER_CALL_H_
+#define PHANTORA_TRAP_TIME_TRANSFER_CALL_H_
 
 #include <linux/seccomp.h>
 
@@ -27,4 +27,4 @@ struct TransferCall {
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TRAP_SUPERVISOR_TRANSFER_CALL_H_
+#endif  // PHANTORA_TRAP_TIME_TRANSFER_CALL_H_

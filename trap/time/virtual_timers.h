@@ -1,6 +1,6 @@
 // Timers in simulated time: alarm, setitimer, timer_create and timerfd.
-#ifndef PHANTORA_TRAP_SUPERVISOR_VIRTUAL_TIMERS_H_
-#define PHANTORA_TRAP_SUPERVISOR_VIRTUAL_TIMERS_H_
+#ifndef PHANTORA_TRAP_TIME_VIRTUAL_TIMERS_H_
+#define PHANTORA_TRAP_TIME_VIRTUAL_TIMERS_H_
 
 #include <linux/seccomp.h>
 #include <sys/types.h>
@@ -113,4 +113,4 @@ class VirtualTimers {
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TRAP_SUPERVISOR_VIRTUAL_TIMERS_H_
+#endif  // PHANTORA_TRAP_TIME_VIRTUAL_TIMERS_H_

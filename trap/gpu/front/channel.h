@@ -1,6 +1,6 @@
 // A channel: one in-order stream of GPU work.
-#ifndef PHANTORA_TRAP_GPU_CHANNEL_H_
-#define PHANTORA_TRAP_GPU_CHANNEL_H_
+#ifndef PHANTORA_TRAP_GPU_FRONT_CHANNEL_H_
+#define PHANTORA_TRAP_GPU_FRONT_CHANNEL_H_
 
 #include <sys/types.h>
 
@@ -166,4 +166,4 @@ class Channel {
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TRAP_GPU_CHANNEL_H_
+#endif  // PHANTORA_TRAP_GPU_FRONT_CHANNEL_H_

@@ -1,7 +1,7 @@
 // The compute class (AMPERE_COMPUTE_A, HOPPER_COMPUTE_A): launches, inline data
 // and report semaphores.
-#ifndef PHANTORA_TRAP_GPU_COMPUTE_OBJECT_H_
-#define PHANTORA_TRAP_GPU_COMPUTE_OBJECT_H_
+#ifndef PHANTORA_TRAP_GPU_FRONT_COMPUTE_OBJECT_H_
+#define PHANTORA_TRAP_GPU_FRONT_COMPUTE_OBJECT_H_
 
 #include <algorithm>
 #include <array>
@@ -116,4 +116,4 @@ class ComputeObject : public EngineObject {
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TRAP_GPU_COMPUTE_OBJECT_H_
+#endif  // PHANTORA_TRAP_GPU_FRONT_COMPUTE_OBJECT_H_

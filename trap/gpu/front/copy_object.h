@@ -1,6 +1,6 @@
 // The DMA copy class (AMPERE_DMA_COPY_A, HOPPER_DMA_COPY_A).
-#ifndef PHANTORA_TRAP_GPU_COPY_OBJECT_H_
-#define PHANTORA_TRAP_GPU_COPY_OBJECT_H_
+#ifndef PHANTORA_TRAP_GPU_FRONT_COPY_OBJECT_H_
+#define PHANTORA_TRAP_GPU_FRONT_COPY_OBJECT_H_
 
 #include <array>
 #include <optional>
@@ -57,4 +57,4 @@ class CopyObject : public EngineObject {
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TRAP_GPU_COPY_OBJECT_H_
+#endif  // PHANTORA_TRAP_GPU_FRONT_COPY_OBJECT_H_

@@ -1,6 +1,6 @@
 // A class object bound to a subchannel: it executes methods.
-#ifndef PHANTORA_TRAP_GPU_ENGINE_OBJECT_H_
-#define PHANTORA_TRAP_GPU_ENGINE_OBJECT_H_
+#ifndef PHANTORA_TRAP_GPU_FRONT_ENGINE_OBJECT_H_
+#define PHANTORA_TRAP_GPU_FRONT_ENGINE_OBJECT_H_
 
 #include <sys/types.h>
 
@@ -102,4 +102,4 @@ class EngineObject {
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TRAP_GPU_ENGINE_OBJECT_H_
+#endif  // PHANTORA_TRAP_GPU_FRONT_ENGINE_OBJECT_H_

@@ -1,6 +1,6 @@
 // What the channels of one GPU address space share.
-#ifndef PHANTORA_TRAP_GPU_GPU_CONTEXT_H_
-#define PHANTORA_TRAP_GPU_GPU_CONTEXT_H_
+#ifndef PHANTORA_TRAP_GPU_FRONT_GPU_CONTEXT_H_
+#define PHANTORA_TRAP_GPU_FRONT_GPU_CONTEXT_H_
 
 #include "trap/gpu/front/qmd_scheduler.h"
 #include "uvm_model/address_space.h"
@@ -15,4 +15,4 @@ struct GpuContext {
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TRAP_GPU_GPU_CONTEXT_H_
+#endif  // PHANTORA_TRAP_GPU_FRONT_GPU_CONTEXT_H_

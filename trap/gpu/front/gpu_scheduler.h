@@ -1,6 +1,6 @@
 // Finds submitted work and executes it: the emulated GPUs' own thread.
-#ifndef PHANTORA_TRAP_GPU_GPU_SCHEDULER_H_
-#define PHANTORA_TRAP_GPU_GPU_SCHEDULER_H_
+#ifndef PHANTORA_TRAP_GPU_FRONT_GPU_SCHEDULER_H_
+#define PHANTORA_TRAP_GPU_FRONT_GPU_SCHEDULER_H_
 
 #include <atomic>
 #include <cstdint>
@@ -82,4 +82,4 @@ class GpuScheduler {
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TRAP_GPU_GPU_SCHEDULER_H_
+#endif  // PHANTORA_TRAP_GPU_FRONT_GPU_SCHEDULER_H_

@@ -1,6 +1,6 @@
 // Semaphore operations on GPU memory.
-#ifndef PHANTORA_TRAP_GPU_GPU_SEMAPHORE_H_
-#define PHANTORA_TRAP_GPU_GPU_SEMAPHORE_H_
+#ifndef PHANTORA_TRAP_GPU_FRONT_GPU_SEMAPHORE_H_
+#define PHANTORA_TRAP_GPU_FRONT_GPU_SEMAPHORE_H_
 
 #include <cstdint>
 
@@ -30,4 +30,4 @@ Progress ReduceSemaphore(ExecutionContext& context, const SemaphoreWrite& write,
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TRAP_GPU_GPU_SEMAPHORE_H_
+#endif  // PHANTORA_TRAP_GPU_FRONT_GPU_SEMAPHORE_H_

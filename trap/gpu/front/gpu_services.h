@@ -1,6 +1,6 @@
 // What the front end needs from its surroundings.
-#ifndef PHANTORA_TRAP_GPU_GPU_SERVICES_H_
-#define PHANTORA_TRAP_GPU_GPU_SERVICES_H_
+#ifndef PHANTORA_TRAP_GPU_FRONT_GPU_SERVICES_H_
+#define PHANTORA_TRAP_GPU_FRONT_GPU_SERVICES_H_
 
 #include <sys/types.h>
 
@@ -143,4 +143,4 @@ struct GpuServices {
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TRAP_GPU_GPU_SERVICES_H_
+#endif  // PHANTORA_TRAP_GPU_FRONT_GPU_SERVICES_H_

@@ -1,6 +1,6 @@
 // The queue meta data: the descriptor of one kernel launch.
-#ifndef PHANTORA_TRAP_GPU_QMD_H_
-#define PHANTORA_TRAP_GPU_QMD_H_
+#ifndef PHANTORA_TRAP_GPU_FRONT_QMD_H_
+#define PHANTORA_TRAP_GPU_FRONT_QMD_H_
 
 #include <array>
 #include <cstdint>
@@ -81,4 +81,4 @@ std::optional<Qmd> DecodeQmd(absl::Span<const uint8_t> bytes);
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TRAP_GPU_QMD_H_
+#endif  // PHANTORA_TRAP_GPU_FRONT_QMD_H_

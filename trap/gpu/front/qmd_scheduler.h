@@ -1,6 +1,6 @@
 // When a QMD runs: it may have to be scheduled by another, and after others.
-#ifndef PHANTORA_TRAP_GPU_QMD_SCHEDULER_H_
-#define PHANTORA_TRAP_GPU_QMD_SCHEDULER_H_
+#ifndef PHANTORA_TRAP_GPU_FRONT_QMD_SCHEDULER_H_
+#define PHANTORA_TRAP_GPU_FRONT_QMD_SCHEDULER_H_
 
 #include <cstdint>
 
@@ -93,4 +93,4 @@ class QmdScheduler {
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TRAP_GPU_QMD_SCHEDULER_H_
+#endif  // PHANTORA_TRAP_GPU_FRONT_QMD_SCHEDULER_H_

@@ -1,6 +1,6 @@
 // Moving and filling bytes, in bounded steps.
-#ifndef PHANTORA_TRAP_GPU_TRANSFER_H_
-#define PHANTORA_TRAP_GPU_TRANSFER_H_
+#ifndef PHANTORA_TRAP_GPU_FRONT_TRANSFER_H_
+#define PHANTORA_TRAP_GPU_FRONT_TRANSFER_H_
 
 #include <cstdint>
 #include <vector>
@@ -41,4 +41,4 @@ class TransferQueue {
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TRAP_GPU_TRANSFER_H_
+#endif  // PHANTORA_TRAP_GPU_FRONT_TRANSFER_H_

@@ -1,6 +1,6 @@
 // The kernels with which libcuda schedules the branches of CUDA graphs.
-#ifndef PHANTORA_TRAP_GPU_GRAPH_FORK_H_
-#define PHANTORA_TRAP_GPU_GRAPH_FORK_H_
+#ifndef PHANTORA_TRAP_GPU_KERNELS_GRAPH_FORK_H_
+#define PHANTORA_TRAP_GPU_KERNELS_GRAPH_FORK_H_
 
 #include <cstdint>
 #include <string>
@@ -33,4 +33,4 @@ Progress RunGraphFork(ExecutionContext& context, absl::Span<const uint8_t> param
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TRAP_GPU_GRAPH_FORK_H_
+#endif  // PHANTORA_TRAP_GPU_KERNELS_GRAPH_FORK_H_

@@ -2,8 +2,8 @@
 // small kernels that libcuda carries as cubins in its data; kernels are not
 // executed here, so these are recognised by their code and their effect is
 // reproduced.
-#ifndef PHANTORA_TRAP_GPU_INTERNAL_KERNELS_H_
-#define PHANTORA_TRAP_GPU_INTERNAL_KERNELS_H_
+#ifndef PHANTORA_TRAP_GPU_KERNELS_INTERNAL_KERNELS_H_
+#define PHANTORA_TRAP_GPU_KERNELS_INTERNAL_KERNELS_H_
 
 #include <cstdint>
 #include <string>
@@ -61,4 +61,4 @@ inline constexpr uint64_t kInternalParameterBytes = 64;
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TRAP_GPU_INTERNAL_KERNELS_H_
+#endif  // PHANTORA_TRAP_GPU_KERNELS_INTERNAL_KERNELS_H_

@@ -1,6 +1,6 @@
 // The cubin that a kernel was loaded from.
-#ifndef PHANTORA_TRAP_GPU_KERNEL_IMAGE_H_
-#define PHANTORA_TRAP_GPU_KERNEL_IMAGE_H_
+#ifndef PHANTORA_TRAP_GPU_KERNELS_KERNEL_IMAGE_H_
+#define PHANTORA_TRAP_GPU_KERNELS_KERNEL_IMAGE_H_
 
 #include <cstdint>
 #include <memory>
@@ -40,4 +40,4 @@ class KernelImage {
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TRAP_GPU_KERNEL_IMAGE_H_
+#endif  // PHANTORA_TRAP_GPU_KERNELS_KERNEL_IMAGE_H_

@@ -1,7 +1,7 @@
 // All code that is known from files: indices of libraries, made in the background and kept in
 // the user's cache.
-#ifndef PHANTORA_TRAP_GPU_KERNEL_LIBRARY_H_
-#define PHANTORA_TRAP_GPU_KERNEL_LIBRARY_H_
+#ifndef PHANTORA_TRAP_GPU_KERNELS_KERNEL_LIBRARY_H_
+#define PHANTORA_TRAP_GPU_KERNELS_KERNEL_LIBRARY_H_
 
 #include <sys/types.h>
 
@@ -87,4 +87,4 @@ class KernelLibrary {
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TRAP_GPU_KERNEL_LIBRARY_H_
+#endif  // PHANTORA_TRAP_GPU_KERNELS_KERNEL_LIBRARY_H_

@@ -1,6 +1,6 @@
 // The name of the kernel behind a program address.
-#ifndef PHANTORA_TRAP_GPU_KERNEL_NAMER_H_
-#define PHANTORA_TRAP_GPU_KERNEL_NAMER_H_
+#ifndef PHANTORA_TRAP_GPU_KERNELS_KERNEL_NAMER_H_
+#define PHANTORA_TRAP_GPU_KERNELS_KERNEL_NAMER_H_
 
 #include <sys/types.h>
 
@@ -57,4 +57,4 @@ class KernelNamer {
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TRAP_GPU_KERNEL_NAMER_H_
+#endif  // PHANTORA_TRAP_GPU_KERNELS_KERNEL_NAMER_H_

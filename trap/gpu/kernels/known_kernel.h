@@ -1,6 +1,6 @@
 // What is known of a kernel beyond its launch.
-#ifndef PHANTORA_TRAP_GPU_KNOWN_KERNEL_H_
-#define PHANTORA_TRAP_GPU_KNOWN_KERNEL_H_
+#ifndef PHANTORA_TRAP_GPU_KERNELS_KNOWN_KERNEL_H_
+#define PHANTORA_TRAP_GPU_KERNELS_KNOWN_KERNEL_H_
 
 #include <cstdint>
 #include <memory>
@@ -28,4 +28,4 @@ struct KnownKernel {
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TRAP_GPU_KNOWN_KERNEL_H_
+#endif  // PHANTORA_TRAP_GPU_KERNELS_KNOWN_KERNEL_H_

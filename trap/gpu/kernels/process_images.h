@@ -1,6 +1,6 @@
 // What a process has mapped: libraries that may hold kernels, and cubins in its memory.
-#ifndef PHANTORA_TRAP_GPU_PROCESS_IMAGES_H_
-#define PHANTORA_TRAP_GPU_PROCESS_IMAGES_H_
+#ifndef PHANTORA_TRAP_GPU_KERNELS_PROCESS_IMAGES_H_
+#define PHANTORA_TRAP_GPU_KERNELS_PROCESS_IMAGES_H_
 
 #include <sys/types.h>
 
@@ -42,4 +42,4 @@ class ProcessImages {
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TRAP_GPU_PROCESS_IMAGES_H_
+#endif  // PHANTORA_TRAP_GPU_KERNELS_PROCESS_IMAGES_H_

@@ -1,6 +1,6 @@
 // The kernel log: every distinct launch of a run, with what was made of it.
-#ifndef PHANTORA_TRAP_GPU_KERNEL_LOG_H_
-#define PHANTORA_TRAP_GPU_KERNEL_LOG_H_
+#ifndef PHANTORA_TRAP_GPU_PRICING_KERNEL_LOG_H_
+#define PHANTORA_TRAP_GPU_PRICING_KERNEL_LOG_H_
 
 #include <cstdint>
 #include <cstdio>
@@ -44,4 +44,4 @@ class KernelLog {
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TRAP_GPU_KERNEL_LOG_H_
+#endif  // PHANTORA_TRAP_GPU_PRICING_KERNEL_LOG_H_

@@ -1,6 +1,6 @@
 // What GPU work costs in simulated time.
-#ifndef PHANTORA_TRAP_GPU_KERNEL_PRICER_H_
-#define PHANTORA_TRAP_GPU_KERNEL_PRICER_H_
+#ifndef PHANTORA_TRAP_GPU_PRICING_KERNEL_PRICER_H_
+#define PHANTORA_TRAP_GPU_PRICING_KERNEL_PRICER_H_
 
 #include <array>
 #include <cstdint>
@@ -69,4 +69,4 @@ class KernelPricer : public WorkPricer {
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TRAP_GPU_KERNEL_PRICER_H_
+#endif  // PHANTORA_TRAP_GPU_PRICING_KERNEL_PRICER_H_

@@ -1,6 +1,6 @@
 // When are two launches the same work?
-#ifndef PHANTORA_TRAP_GPU_LAUNCH_KEY_H_
-#define PHANTORA_TRAP_GPU_LAUNCH_KEY_H_
+#ifndef PHANTORA_TRAP_GPU_PRICING_LAUNCH_KEY_H_
+#define PHANTORA_TRAP_GPU_PRICING_LAUNCH_KEY_H_
 
 #include <cstdint>
 #include <string>
@@ -18,4 +18,4 @@ std::string LaunchKey(const KernelLaunch& launch, const Price& price);
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TRAP_GPU_LAUNCH_KEY_H_
+#endif  // PHANTORA_TRAP_GPU_PRICING_LAUNCH_KEY_H_

@@ -1,6 +1,6 @@
 // What was launched that has not been measured: for a list of it, and to have it measured at once.
-#ifndef PHANTORA_TRAP_GPU_MISSING_LAUNCHES_H_
-#define PHANTORA_TRAP_GPU_MISSING_LAUNCHES_H_
+#ifndef PHANTORA_TRAP_GPU_PRICING_MISSING_LAUNCHES_H_
+#define PHANTORA_TRAP_GPU_PRICING_MISSING_LAUNCHES_H_
 
 #include <cstdint>
 #include <cstdio>
@@ -81,4 +81,4 @@ class MissingLaunches {
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TRAP_GPU_MISSING_LAUNCHES_H_
+#endif  // PHANTORA_TRAP_GPU_PRICING_MISSING_LAUNCHES_H_

@@ -1,6 +1,6 @@
 // How many blocks of a kernel an SM holds, and so how much of a GPU a kernel can use.
-#ifndef PHANTORA_TRAP_GPU_OCCUPANCY_H_
-#define PHANTORA_TRAP_GPU_OCCUPANCY_H_
+#ifndef PHANTORA_TRAP_GPU_PRICING_OCCUPANCY_H_
+#define PHANTORA_TRAP_GPU_PRICING_OCCUPANCY_H_
 
 #include <cstdint>
 
@@ -32,4 +32,4 @@ uint32_t DemandOf(const SmLimits& limits, const Qmd& launch);
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TRAP_GPU_OCCUPANCY_H_
+#endif  // PHANTORA_TRAP_GPU_PRICING_OCCUPANCY_H_

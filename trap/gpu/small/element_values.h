@@ -1,6 +1,6 @@
 // Elements of tensors as small kernels read and write them.
-#ifndef PHANTORA_TRAP_GPU_ELEMENT_VALUES_H_
-#define PHANTORA_TRAP_GPU_ELEMENT_VALUES_H_
+#ifndef PHANTORA_TRAP_GPU_SMALL_ELEMENT_VALUES_H_
+#define PHANTORA_TRAP_GPU_SMALL_ELEMENT_VALUES_H_
 
 #include <cstdint>
 #include <optional>
@@ -39,4 +39,4 @@ ElementValue RoundTo(ElementType type, ElementValue value);
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TRAP_GPU_ELEMENT_VALUES_H_
+#endif  // PHANTORA_TRAP_GPU_SMALL_ELEMENT_VALUES_H_

@@ -1,8 +1,8 @@
 // What a few kernels of PyTorch do to memory. Kernels are not executed here, but programs decide
 // by some of their results: object collectives compute the sizes of their messages on the GPU,
 // loops end when a sum of flags says so. Those are small, and cheap to carry out by rule.
-#ifndef PHANTORA_TRAP_GPU_SMALL_KERNEL_H_
-#define PHANTORA_TRAP_GPU_SMALL_KERNEL_H_
+#ifndef PHANTORA_TRAP_GPU_SMALL_SMALL_KERNEL_H_
+#define PHANTORA_TRAP_GPU_SMALL_SMALL_KERNEL_H_
 
 #include <cstdint>
 #include <memory>
@@ -50,4 +50,4 @@ std::shared_ptr<const SmallKernel> FindSmallConcatenation(std::string_view symbo
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TRAP_GPU_SMALL_KERNEL_H_
+#endif  // PHANTORA_TRAP_GPU_SMALL_SMALL_KERNEL_H_

@@ -1,6 +1,6 @@
 // An engine that several pieces of work share: the SMs of a GPU, or one copy engine.
-#ifndef PHANTORA_TRAP_GPU_ENGINE_SHARE_H_
-#define PHANTORA_TRAP_GPU_ENGINE_SHARE_H_
+#ifndef PHANTORA_TRAP_GPU_TIMELINE_ENGINE_SHARE_H_
+#define PHANTORA_TRAP_GPU_TIMELINE_ENGINE_SHARE_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -103,4 +103,4 @@ EngineWork::Need NeedWithoutEnd(double sms, uint32_t all_sms, double memory_shar
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TRAP_GPU_ENGINE_SHARE_H_
+#endif  // PHANTORA_TRAP_GPU_TIMELINE_ENGINE_SHARE_H_

@@ -1,6 +1,6 @@
 // The emulated GPUs in simulated time: one timeline per process.
-#ifndef PHANTORA_TRAP_GPU_GPU_TIMELINES_H_
-#define PHANTORA_TRAP_GPU_GPU_TIMELINES_H_
+#ifndef PHANTORA_TRAP_GPU_TIMELINE_GPU_TIMELINES_H_
+#define PHANTORA_TRAP_GPU_TIMELINE_GPU_TIMELINES_H_
 
 #include <sys/types.h>
 
@@ -101,4 +101,4 @@ class GpuTimelines : public SimulatedDevice {
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TRAP_GPU_GPU_TIMELINES_H_
+#endif  // PHANTORA_TRAP_GPU_TIMELINE_GPU_TIMELINES_H_

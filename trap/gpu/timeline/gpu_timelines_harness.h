@@ -1,7 +1,7 @@
 // What the tests of the GPUs' timelines share: channels to submit to, prices that are easy
 // to read, and the timeline as text.
-#ifndef PHANTORA_TRAP_GPU_GPU_TIMELINES_HARNESS_H_
-#define PHANTORA_TRAP_GPU_GPU_TIMELINES_HARNESS_H_
+#ifndef PHANTORA_TRAP_GPU_TIMELINE_GPU_TIMELINES_HARNESS_H_
+#define PHANTORA_TRAP_GPU_TIMELINE_GPU_TIMELINES_HARNESS_H_
 
 #include <gtest/gtest.h>
 
@@ -221,4 +221,4 @@ class GpuTimelinesTest : public testing::Test {
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TRAP_GPU_GPU_TIMELINES_HARNESS_H_
+#endif  // PHANTORA_TRAP_GPU_TIMELINE_GPU_TIMELINES_HARNESS_H_

@@ -1,6 +1,6 @@
 // Sees in which order the work of a process's GPUs takes place, and why in that order.
-#ifndef PHANTORA_TRAP_GPU_ORDER_OBSERVER_H_
-#define PHANTORA_TRAP_GPU_ORDER_OBSERVER_H_
+#ifndef PHANTORA_TRAP_GPU_TIMELINE_ORDER_OBSERVER_H_
+#define PHANTORA_TRAP_GPU_TIMELINE_ORDER_OBSERVER_H_
 
 #include <sys/types.h>
 
@@ -46,4 +46,4 @@ class OrderObserver {
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TRAP_GPU_ORDER_OBSERVER_H_
+#endif  // PHANTORA_TRAP_GPU_TIMELINE_ORDER_OBSERVER_H_

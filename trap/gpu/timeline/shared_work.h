@@ -1,6 +1,6 @@
 // Work of a GPU whose end does not depend on that GPU alone: what NCCL's kernels do together.
-#ifndef PHANTORA_TRAP_GPU_SHARED_WORK_H_
-#define PHANTORA_TRAP_GPU_SHARED_WORK_H_
+#ifndef PHANTORA_TRAP_GPU_TIMELINE_SHARED_WORK_H_
+#define PHANTORA_TRAP_GPU_TIMELINE_SHARED_WORK_H_
 
 #include <sys/types.h>
 
@@ -94,4 +94,4 @@ class SharedWorkHandle {
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TRAP_GPU_SHARED_WORK_H_
+#endif  // PHANTORA_TRAP_GPU_TIMELINE_SHARED_WORK_H_

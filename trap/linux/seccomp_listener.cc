@@ -1,4 +1,4 @@
-#include "trap/linux/notify_listener.h"
+#include "trap/linux/seccomp_listener.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "trap/log.h"
 
 // Newer than Debian 12's kernel headers (Linux 6.6, include/uapi/linux/seccomp.h).
 #ifndef SECCOMP_IOCTL_NOTIF_SET_FLAGS
@@ -18,7 +19,7 @@
 
 namespace phantora {
 
-absl::StatusOr<NotifyListener> NotifyListener::Create(UniqueFd listener) {
+absl::StatusOr<std::unique_ptr<SeccompListener>> SeccompListener::Create(UniqueFd listener) {
   seccomp_notif_sizes sizes{};
   if (syscall(SYS_seccomp, SECCOMP_GET_NOTIF_SIZES, 0, &sizes) != 0) {
     return absl::UnavailableError(
@@ -31,41 +32,32 @@ absl::StatusOr<NotifyListener> NotifyListener::Create(UniqueFd listener) {
                                                  sizes.seccomp_notif, " bytes, this build knows ",
                                                  sizeof(seccomp_notif)));
   }
-  NotifyListener result(std::move(listener));
-  result.synchronous_wake_up_ =
-      ioctl(result.fd(), SECCOMP_IOCTL_NOTIF_SET_FLAGS, SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP) == 0;
+  std::unique_ptr<SeccompListener> result(new SeccompListener(std::move(listener)));
+  result->synchronous_wake_up_ =
+      ioctl(result->fd(), SECCOMP_IOCTL_NOTIF_SET_FLAGS, SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP) == 0;
   return result;
 }
 
-bool NotifyListener::HasCall() const {
+bool SeccompListener::HasCall() const {
   pollfd calls{fd(), POLLIN, 0};
   return poll(&calls, 1, 0) > 0;
 }
 
-std::optional<seccomp_notif> NotifyListener::Receive() {
+std::optional<seccomp_notif> SeccompListener::Receive() {
   seccomp_notif notification;
   std::memset(&notification, 0, sizeof notification);
   if (ioctl(fd(), SECCOMP_IOCTL_NOTIF_RECV, &notification) != 0) return std::nullopt;
   return notification;
 }
 
-bool NotifyListener::Send(seccomp_notif_resp response) {
-  return ioctl(fd(), SECCOMP_IOCTL_NOTIF_SEND, &response) == 0;
+void SeccompListener::Send(const seccomp_notif_resp& response) {
+  seccomp_notif_resp sent = response;
+  if (ioctl(fd(), SECCOMP_IOCTL_NOTIF_SEND, &sent) == 0 || errno == ENOENT) return;
+  // Answered twice, or in a way that the kernel does not know: a defect of ours.
+  LogWarning(absl::StrCat("a system call could not be answered: ", std::strerror(errno)));
 }
 
-bool NotifyListener::ReplyValue(uint64_t id, int64_t value) {
-  return Send({.id = id, .val = value, .error = 0, .flags = 0});
-}
-
-bool NotifyListener::ReplyError(uint64_t id, int error) {
-  return Send({.id = id, .val = 0, .error = -error, .flags = 0});
-}
-
-bool NotifyListener::ReplyContinue(uint64_t id) {
-  return Send({.id = id, .val = 0, .error = 0, .flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE});
-}
-
-absl::Status NotifyListener::ReplyDescriptor(uint64_t id, int file, bool close_on_exec) {
+absl::Status SeccompListener::ReplyDescriptor(uint64_t id, int file, bool close_on_exec) {
   seccomp_notif_addfd request{};
   request.id = id;
   request.flags = SECCOMP_ADDFD_FLAG_SEND;
@@ -76,7 +68,7 @@ absl::Status NotifyListener::ReplyDescriptor(uint64_t id, int file, bool close_o
   return absl::ResourceExhaustedError(std::strerror(errno));
 }
 
-absl::Status NotifyListener::Replace(uint64_t id, int target, int file) {
+absl::Status SeccompListener::Replace(uint64_t id, int target, int file) {
   seccomp_notif_addfd request{};
   request.id = id;
   request.flags = SECCOMP_ADDFD_FLAG_SETFD;
@@ -88,17 +80,18 @@ absl::Status NotifyListener::Replace(uint64_t id, int target, int file) {
   return absl::InvalidArgumentError(std::strerror(errno));
 }
 
-absl::StatusOr<int> NotifyListener::AddDescriptor(uint64_t id, int file) {
+absl::StatusOr<int> SeccompListener::AddDescriptor(uint64_t id, int file) {
   seccomp_notif_addfd request{};
   request.id = id;
   request.srcfd = file;
   request.newfd_flags = O_CLOEXEC;
   const int added = ioctl(fd(), SECCOMP_IOCTL_NOTIF_ADDFD, &request);
   if (added >= 0) return added;
+  if (errno == ENOENT) return absl::NotFoundError("the caller has died");
   return absl::UnavailableError(std::strerror(errno));
 }
 
-bool NotifyListener::StillPending(uint64_t id) {
+bool SeccompListener::StillPending(uint64_t id) {
   return ioctl(fd(), SECCOMP_IOCTL_NOTIF_ID_VALID, &id) == 0;
 }
 

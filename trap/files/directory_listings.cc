@@ -9,6 +9,7 @@
 #include <set>
 #include <system_error>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 namespace phantora {
@@ -40,7 +41,11 @@ bool DirectoryListings::Fill(const std::string& path, const std::string& directo
     if (!add(name, type)) return false;
   }
   std::error_code error;
-  for (const auto& host : std::filesystem::directory_iterator(path, error)) {
+  std::filesystem::directory_iterator host_entries(path, error);
+  // Entries come and go meanwhile: incremented so that errors end it, and throw nothing.
+  for (; !error && host_entries != std::filesystem::directory_iterator();
+       host_entries.increment(error)) {
+    const auto& host = *host_entries;
     const auto verdict = files_->Find(host.path().native()).verdict;
     if (verdict == SyntheticFiles::Verdict::kAbsent ||
         verdict == SyntheticFiles::Verdict::kSynthetic) {
@@ -49,6 +54,15 @@ bool DirectoryListings::Fill(const std::string& path, const std::string& directo
     if (!add(host.path().filename(), Node::kLink)) return false;
   }
   return true;  // a directory that the host does not have is no error
+}
+
+std::optional<std::string> DirectoryListings::BehindListing(const std::string& path) const {
+  if (root_.empty() || !absl::StartsWith(path, root_ + "/")) return std::nullopt;
+  for (const auto& [listed, directory] : listings_) {
+    if (path == directory) return listed;
+    if (absl::StartsWith(path, directory + "/")) return listed + path.substr(directory.size());
+  }
+  return std::nullopt;
 }
 
 UniqueFd DirectoryListings::Open(const std::string& path) {

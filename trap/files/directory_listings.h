@@ -3,6 +3,7 @@
 #define PHANTORA_TRAP_FILES_DIRECTORY_LISTINGS_H_
 
 #include <map>
+#include <optional>
 #include <string>
 
 #include "trap/files/synthetic_files.h"
@@ -23,6 +24,10 @@ class DirectoryListings {
   // Opens the listing of the synthetic directory `path`: its synthetic entries, and those
   // of the host that are not hidden. Invalid if that fails.
   UniqueFd Open(const std::string& path);
+
+  // What a path below a listing, as an open directory's name shows it, stands for; nullopt if it
+  // is below none.
+  std::optional<std::string> BehindListing(const std::string& path) const;
 
  private:
   bool Fill(const std::string& path, const std::string& directory);

@@ -2,281 +2,294 @@
 
 #include <fcntl.h>
 #include <linux/openat2.h>
-#include <stdio.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <optional>
+#include <mutex>
+#include <utility>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "trap/files/file_status.h"
 #include "trap/linux/process_tree.h"
+#include "trap/log.h"
 
 namespace phantora {
 namespace {
 
 using Node = SyntheticFiles::Node;
+using Verdict = SyntheticFiles::Verdict;
 
 // Linux's PATH_MAX.
 constexpr size_t kLongestPath = 4096;
+// O_LARGEFILE as the kernel has it; the C library says 0, but some programs do not.
+constexpr uint64_t kLargeFile = 0100000;
+// Flags of an open that only reads what is there, and does not depend on who opens.
+constexpr uint64_t kPlainFlags =
+    O_CLOEXEC | O_NONBLOCK | O_DIRECTORY | O_NOFOLLOW | O_NOCTTY | kLargeFile;
 
-mode_t ModeOf(const Node& node) {
-  switch (node.type) {
-    case Node::kText:
-      return S_IFREG | 0444;
-    case Node::kDevice:
-      return S_IFCHR | 0666;
-    case Node::kDirectory:
-      return S_IFDIR | 0555;
-    case Node::kLink:
-      return S_IFLNK | 0777;
-  }
-  return 0;
-}
-
-// Any number will do as long as it differs between nodes.
-uint64_t InodeOf(const Node& node) { return reinterpret_cast<uintptr_t>(&node) >> 4; }
-
-// The directory that a relative path starts from; empty if it cannot be told.
-std::string StartDirectory(pid_t process, int directory) {
-  char link[64], target[kLongestPath];
-  if (directory == AT_FDCWD) {
-    snprintf(link, sizeof link, "/proc/%d/cwd", process);
-  } else {
-    snprintf(link, sizeof link, "/proc/%d/fd/%d", process, directory);
-  }
-  const ssize_t length = readlink(link, target, sizeof target);
-  return length > 0 ? std::string(target, length) : std::string();
-}
-
-// Where the arguments of each path call are. `path` and the others are argument
-// indices, -1 for none.
-struct CallShape {
-  int directory, path, flags;
-};
-
-std::optional<CallShape> ShapeOf(int call) {
-  switch (call) {
+// nullopt: its memory cannot be read.
+std::optional<uint64_t> OpenFlags(const TrappedCall& call) {
+  switch (call.number()) {
+    case SYS_creat:
+      return O_CREAT | O_WRONLY | O_TRUNC;
     case SYS_open:
-      return CallShape{-1, 0, 1};
+      return call.Word(1);
     case SYS_openat:
-    case SYS_openat2:
-      return CallShape{0, 1, 2};
-    case SYS_stat:
-    case SYS_lstat:
-    case SYS_access:
-    case SYS_readlink:
-      return CallShape{-1, 0, -1};
-    case SYS_newfstatat:
-    case SYS_statx:
-    case SYS_faccessat:
-    case SYS_faccessat2:
-    case SYS_readlinkat:
-      return CallShape{0, 1, -1};
+      return call.Word(2);
     default:
-      return std::nullopt;
+      break;
   }
+  const auto how = call.memory().ReadObject<open_how>(call.Address(2));
+  if (!how) return std::nullopt;
+  return how->flags;
 }
 
-// Is this an open of a file that the host has? Other calls are told about that one.
-bool Replaces(int call, const std::string& path) {
-  const bool opens = call == SYS_open || call == SYS_openat || call == SYS_openat2;
-  return opens && access(path.c_str(), R_OK) == 0;
+bool OnlyReads(uint64_t flags) {
+  return (flags & O_ACCMODE) == O_RDONLY && (flags & (O_CREAT | O_TRUNC | O_PATH)) == 0;
+}
+
+// Do files of the host lie there beside made-up ones, that are the same for every process?
+bool HasNeighbours(const std::string& path) {
+  if (absl::StartsWith(path, "/sys/")) return true;
+  return absl::StartsWith(path, "/proc/") && !absl::ascii_isdigit(path[6]);
+}
+
+// Do the thread and this process have the same rights to open files?
+bool SameRights(pid_t thread) {
+  if (geteuid() != 0) return true;  // it cannot have got others
+  struct stat status;
+  return stat(absl::StrCat("/proc/", thread).c_str(), &status) == 0 && status.st_uid == 0;
 }
 
 }  // namespace
 
 struct PathCalls::Request {
-  const seccomp_notif& notification;
-  const Tracee& tracee;
-  NotifyListener& listener;
+  const TrappedCall& call;
+  const PathArguments& arguments;
   const std::string& path;
   const Node& node;
   const SyntheticFiles* files;
-
-  uint64_t argument(int index) const { return notification.data.args[index]; }
-  int call() const { return notification.data.nr; }
-  void Error(int error) const { listener.ReplyError(notification.id, error); }
-  void Value(int64_t value) const { listener.ReplyValue(notification.id, value); }
+  uint64_t open_flags;
 };
 
-bool PathCalls::ContinuesUnseen(const seccomp_notif& notification) {
-  const auto shape = ShapeOf(notification.data.nr);
-  if (!shape) return false;
+std::optional<PathCalls::Paths> PathCalls::Read(const seccomp_notif& notification) {
+  const auto arguments = PathArgumentsOf(notification.data.nr);
+  if (!arguments) return std::nullopt;
   const RemoteMemory memory(static_cast<pid_t>(notification.pid));
-  const auto path =
-      memory.ReadString(RemoteAddress{notification.data.args[shape->path]}, kLongestPath);
-  return !path || !SyntheticFiles::Interesting(*path);
+  const auto read = [&](int index) {
+    return memory.ReadString(RemoteAddress{notification.data.args[index]}, kLongestPath)
+        .value_or("");
+  };
+  Paths paths{*arguments, read(arguments->path), ""};
+  if (arguments->other_path >= 0) paths.other = read(arguments->other_path);
+  if (!PathResolver::MayMatter(paths.path) && !PathResolver::MayMatter(paths.other)) {
+    return std::nullopt;
+  }
+  return paths;
 }
 
-bool PathCalls::Serve(const seccomp_notif& notification, const Tracee& tracee,
-                      const SyntheticFiles* files, NotifyListener& listener) {
-  const auto shape = ShapeOf(notification.data.nr);
-  if (!shape) return false;
-  auto path =
-      tracee.memory.ReadString(RemoteAddress{notification.data.args[shape->path]}, kLongestPath);
-  if (!path || !SyntheticFiles::Interesting(*path)) {
-    listener.ReplyContinue(notification.id);
+std::string PathCalls::Resolve(const TrappedCall& call, int directory,
+                               const std::string& path) const {
+  std::string absolute = resolver_.Absolute(call.process(), directory, path);
+  // A directory that is made up is open as its listing.
+  for (const auto& [files, listings] : listings_) {
+    if (auto listed = listings.BehindListing(absolute)) {
+      return resolver_.Absolute(call.process(), AT_FDCWD, *listed);
+    }
+  }
+  return absolute;
+}
+
+void PathCalls::Serve(const TrappedCall& call, const Paths& paths, const SyntheticFiles* files) {
+  const PathArguments& arguments = paths.arguments;
+  const bool has_directory = arguments.directory >= 0;
+  const int directory = has_directory ? call.Int(arguments.directory) : AT_FDCWD;
+  if (ServePath(call, arguments, paths.path, directory, files)) return;
+  if (arguments.other_path >= 0) {
+    const int other = has_directory ? call.Int(arguments.other_path - 1) : AT_FDCWD;
+    if (ServePath(call, arguments, paths.other, other, files)) return;
+  }
+  call.Continue();
+}
+
+bool PathCalls::ServePath(const TrappedCall& call, const PathArguments& arguments,
+                          const std::string& path, int directory, const SyntheticFiles* files) {
+  if (!PathResolver::MayMatter(path)) return false;
+  uint64_t flags = 0;
+  if (arguments.action == PathAction::kOpen) {
+    const auto read = OpenFlags(call);
+    if (!read) return false;
+    flags = *read;
+  }
+  std::string absolute = Resolve(call, directory, path);
+  if (absolute.empty()) return false;
+  auto followed = files->Follow(absolute, FollowsLink(call, arguments, flags));
+  if (!followed) {
+    call.Error(ELOOP);
     return true;
   }
-  if ((*path)[0] != '/') {
-    const int directory =
-        shape->directory < 0 ? AT_FDCWD : static_cast<int>(notification.data.args[0]);
-    *path = absl::StrCat(StartDirectory(tracee.process, directory), "/", *path);
-  }
-  *path = SyntheticFiles::Normalise(*path);
-  const auto found = files->Find(*path);
-  const bool host = found.verdict == SyntheticFiles::Verdict::kHost ||
-                    (found.verdict == SyntheticFiles::Verdict::kReplaced &&
-                     !Replaces(notification.data.nr, *path));
-  if (host) {
-    listener.ReplyContinue(notification.id);
-    return true;
-  }
-  if (found.verdict == SyntheticFiles::Verdict::kAbsent) {
-    log_->Line(tracee.process, absl::StrCat("path ", *path, ": ENOENT"));
-    listener.ReplyError(notification.id, ENOENT);
-    return true;
-  }
-  const Request request{notification, tracee, listener, *path, *found.node, files};
-  switch (notification.data.nr) {
-    case SYS_open:
-    case SYS_openat:
-    case SYS_openat2:
-      Open(request);
+  absolute = *std::move(followed);
+  const auto found = files->Find(absolute);
+  switch (found.verdict) {
+    case Verdict::kHost:
+      return arguments.action == PathAction::kOpen && OpenHostFile(call, absolute, flags);
+    case Verdict::kAbsent: {
+      options_.log->Line(call.process(), absl::StrCat("path ", absolute, ": not there"));
+      const bool makes = arguments.action == PathAction::kMake || (flags & O_CREAT) != 0;
+      call.Error(makes ? EACCES : ENOENT);
+      return true;
+    }
+    case Verdict::kReplaced: {
+      if (arguments.action != PathAction::kOpen || !OnlyReads(flags)) return false;
+      const auto is_readable = options_.probe->IsReadable(call.thread(), absolute);
+      if (!is_readable) {
+        LogWarning(absl::StrCat("a file system does not answer for ", absolute,
+                                "; the program gets its own file there"));
+      }
+      if (!is_readable.value_or(false)) return false;
       break;
-    case SYS_stat:
-    case SYS_lstat:
-    case SYS_newfstatat:
-      Stat(request);
-      break;
-    case SYS_statx:
-      Statx(request);
-      break;
-    case SYS_access:
-    case SYS_faccessat:
-    case SYS_faccessat2:
-      Access(request);
-      break;
-    case SYS_readlink:
-    case SYS_readlinkat:
-      ReadLink(request);
+    }
+    case Verdict::kSynthetic:
       break;
   }
+  if (!call.pending()) return true;  // what was resolved may have been another's
+  ServeNode({call, arguments, absolute, *found.node, files, flags});
   return true;
 }
 
-void PathCalls::Open(const Request& request) {
-  uint64_t flags = request.argument(request.call() == SYS_open ? 1 : 2);
-  if (request.call() == SYS_openat2) {
-    auto how = request.tracee.memory.ReadObject<open_how>(RemoteAddress{flags});
-    if (!how) return request.Error(EFAULT);
-    flags = how->flags;
+void PathCalls::ServeNode(const Request& request) {
+  const TrappedCall& call = request.call;
+  const auto answer = [&](const auto& result) {
+    const bool written = call.memory().WriteObject(call.Address(request.arguments.buffer), result);
+    written ? call.Value(0) : call.Error(EFAULT);
+  };
+  switch (request.arguments.action) {
+    case PathAction::kOpen:
+      return Open(request);
+    case PathAction::kStat:
+      return answer(StatOf(request.node));
+    case PathAction::kStatx:
+      return answer(StatxOf(request.node));
+    case PathAction::kStatFs:
+      return answer(StatFsOf(request.path));
+    case PathAction::kAccess:
+      return call.Result(-AccessOf(request.node, call.Word(request.arguments.path + 1)));
+    case PathAction::kReadLink: {
+      if (request.node.type != Node::kLink) return call.Error(EINVAL);
+      const std::string& target = request.node.text;
+      const uint64_t length =
+          std::min<uint64_t>(target.size(), call.Word(request.arguments.buffer + 1));
+      const bool written =
+          call.memory().Write(call.Address(request.arguments.buffer), target.data(), length);
+      return written ? call.Value(static_cast<int64_t>(length)) : call.Error(EFAULT);
+    }
+    case PathAction::kMake:
+      return call.Error(EEXIST);
+    case PathAction::kRemove:
+      return call.Error(EACCES);
   }
-  const Node& node = request.node;
-  if ((flags & O_DIRECTORY) != 0 && node.type != Node::kDirectory) return request.Error(ENOTDIR);
+}
+
+void PathCalls::Open(const Request& request) {
+  const TrappedCall& call = request.call;
+  const uint64_t flags = request.open_flags;
+  if ((flags & O_CREAT) != 0 && (flags & O_EXCL) != 0) return call.Error(EEXIST);
+  if ((flags & O_DIRECTORY) != 0 && request.node.type != Node::kDirectory) {
+    return call.Error(ENOTDIR);
+  }
   UniqueFd file;
-  switch (node.type) {
-    case Node::kText: {
-      if ((flags & O_ACCMODE) != O_RDONLY) return request.Error(EACCES);
-      UniqueFd& text = texts_[&node];
-      if (!text.valid()) {
-        // The name is what /proc/PID/maps shows.
-        const std::string name = request.path.substr(request.path.rfind('/') + 1);
-        text = UniqueFd(memfd_create(name.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING));
-        // Sealed: through /proc/self/fd a rank could open it for writing.
-        if (pwrite(text.get(), node.text.data(), node.text.size(), 0) !=
-                static_cast<ssize_t>(node.text.size()) ||
-            fcntl(text.get(), F_ADD_SEALS,
-                  F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL) != 0) {
-          text.reset();
-          return request.Error(ENOMEM);
-        }
-      }
-      // Opened anew, so that every reader has its own offset and none can write.
-      file =
-          UniqueFd(open(absl::StrCat("/proc/self/fd/", text.get()).c_str(), O_RDONLY | O_CLOEXEC));
+  int error = 0;
+  switch (request.node.type) {
+    case Node::kText:
+      file = OpenText(request, error);
       break;
-    }
-    case Node::kDevice: {
-      auto device = node.open(request.tracee.process);
-      if (device == nullptr) return request.Error(ENODEV);
-      auto opened = open_files_->Add(std::move(device), request.tracee.process);
-      if (opened.ok()) file = *std::move(opened);
-      MakeNice(request.tracee.process, rank_nice_);
+    case Node::kDevice:
+      file = OpenDevice(request, error);
       break;
-    }
     case Node::kDirectory:
-      if ((flags & O_ACCMODE) != O_RDONLY) return request.Error(EISDIR);
-      file = listings_.try_emplace(request.files, request.files).first->second.Open(request.path);
+      file = OpenDirectory(request, error);
       break;
     case Node::kLink:
-      return request.Error(ELOOP);
+      error = ELOOP;
+      break;
   }
-  if (!file.valid()) return request.Error(ENFILE);
-  log_->Line(request.tracee.process, absl::StrCat("open ", request.path));
-  const bool close_on_exec = (flags & O_CLOEXEC) != 0;
-  const auto status =
-      request.listener.ReplyDescriptor(request.notification.id, file.get(), close_on_exec);
-  if (absl::IsResourceExhausted(status)) request.Error(EMFILE);
+  if (!file.valid()) return call.Error(error);
+  options_.log->Line(call.process(), absl::StrCat("open ", request.path));
+  const auto status = call.Descriptor(file.get(), (flags & O_CLOEXEC) != 0);
+  if (absl::IsResourceExhausted(status)) call.Error(EMFILE);
 }
 
-void PathCalls::Stat(const Request& request) {
-  struct stat result;
-  std::memset(&result, 0, sizeof result);
-  result.st_dev = makedev(0, 5);
-  result.st_ino = InodeOf(request.node);
-  result.st_mode = ModeOf(request.node);
-  result.st_nlink = 1;
-  result.st_rdev = makedev(request.node.major, request.node.minor);
-  result.st_blksize = 4096;
-  const int buffer = request.call() == SYS_newfstatat ? 2 : 1;
-  if (!request.tracee.memory.WriteObject(RemoteAddress{request.argument(buffer)}, result)) {
-    return request.Error(EFAULT);
+UniqueFd PathCalls::OpenText(const Request& request, int& error) {
+  const Node& node = request.node;
+  error = EACCES;
+  if ((request.open_flags & O_ACCMODE) != O_RDONLY) return {};
+  UniqueFd& text = texts_[&node];
+  if (!text.valid()) {
+    // The name is what /proc/PID/maps shows.
+    const std::string name = request.path.substr(request.path.rfind('/') + 1);
+    text = UniqueFd(memfd_create(name.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    // Sealed: through /proc/self/fd a rank could open it for writing.
+    if (pwrite(text.get(), node.text.data(), node.text.size(), 0) !=
+            static_cast<ssize_t>(node.text.size()) ||
+        fcntl(text.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL) !=
+            0) {
+      text.reset();
+      error = ENOMEM;
+      return {};
+    }
   }
-  request.Value(0);
+  error = ENFILE;
+  // Opened anew, so that every reader has its own offset and none can write.
+  return UniqueFd(open(absl::StrCat("/proc/self/fd/", text.get()).c_str(), O_RDONLY | O_CLOEXEC));
 }
 
-void PathCalls::Statx(const Request& request) {
-  struct statx result;
-  std::memset(&result, 0, sizeof result);
-  result.stx_mask = STATX_BASIC_STATS;
-  result.stx_blksize = 4096;
-  result.stx_nlink = 1;
-  result.stx_mode = ModeOf(request.node);
-  result.stx_ino = InodeOf(request.node);
-  result.stx_rdev_major = request.node.major;
-  result.stx_rdev_minor = request.node.minor;
-  result.stx_dev_minor = 5;
-  if (!request.tracee.memory.WriteObject(RemoteAddress{request.argument(4)}, result)) {
-    return request.Error(EFAULT);
-  }
-  request.Value(0);
+UniqueFd PathCalls::OpenDevice(const Request& request, int& error) {
+  const pid_t process = request.call.process();
+  std::lock_guard lock(*options_.machine_lock);
+  auto device = request.node.open(process);
+  error = ENODEV;
+  if (device == nullptr) return {};
+  error = ENFILE;
+  auto opened = options_.open_files->Add(std::move(device), process);
+  MakeNice(process, options_.rank_nice);
+  return opened.ok() ? *std::move(opened) : UniqueFd();
 }
 
-void PathCalls::Access(const Request& request) {
-  const uint64_t wanted = request.argument(request.call() == SYS_access ? 1 : 2);
-  const mode_t mode = ModeOf(request.node);
-  if ((wanted & W_OK) != 0 && (mode & 0222) == 0) return request.Error(EACCES);
-  if ((wanted & X_OK) != 0 && (mode & 0111) == 0) return request.Error(EACCES);
-  request.Value(0);
+UniqueFd PathCalls::OpenDirectory(const Request& request, int& error) {
+  error = EISDIR;
+  if ((request.open_flags & O_ACCMODE) != O_RDONLY) return {};
+  error = ENFILE;
+  return listings_.try_emplace(request.files, request.files).first->second.Open(request.path);
 }
 
-void PathCalls::ReadLink(const Request& request) {
-  if (request.node.type != Node::kLink) return request.Error(EINVAL);
-  const int buffer = request.call() == SYS_readlink ? 1 : 2;
-  const uint64_t length =
-      std::min<uint64_t>(request.node.text.size(), request.argument(buffer + 1));
-  if (!request.tracee.memory.Write(RemoteAddress{request.argument(buffer)},
-                                   request.node.text.data(), length)) {
-    return request.Error(EFAULT);
+bool PathCalls::OpenHostFile(const TrappedCall& call, const std::string& path, uint64_t flags) {
+  if (!HasNeighbours(path) || (flags & ~kPlainFlags) != 0 || !SameRights(call.thread())) {
+    return false;
   }
-  request.Value(static_cast<int64_t>(length));
+  const UniqueFd root(
+      open(absl::StrCat("/proc/", call.thread(), "/root").c_str(), O_PATH | O_CLOEXEC));
+  if (!root.valid() || !call.pending()) return false;
+  open_how how{};
+  how.flags = flags | O_CLOEXEC;
+  // Links such as /proc/self mean another file to whom they lead.
+  how.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS;
+  const UniqueFd file(
+      static_cast<int>(syscall(SYS_openat2, root.get(), path.c_str() + 1, &how, sizeof how)));
+  if (!file.valid()) {
+    if (errno != ENOENT) return false;
+    call.Error(ENOENT);
+    return true;
+  }
+  const auto status = call.Descriptor(file.get(), (flags & O_CLOEXEC) != 0);
+  if (absl::IsResourceExhausted(status)) call.Error(EMFILE);
+  return true;
 }
 
 }  // namespace phantora

@@ -5,44 +5,67 @@
 #include <linux/seccomp.h>
 
 #include <map>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "trap/call_log.h"
 #include "trap/files/directory_listings.h"
+#include "trap/files/host_file_probe.h"
 #include "trap/files/open_files.h"
+#include "trap/files/path_arguments.h"
+#include "trap/files/path_resolver.h"
 #include "trap/files/synthetic_files.h"
-#include "trap/linux/notify_listener.h"
-#include "trap/linux/tracees.h"
+#include "trap/linux/trapped_call.h"
+#include "trap/turn_lock.h"
 
 namespace phantora {
 
 class PathCalls {
  public:
-  // `rank_nice`: see Supervisor::Options.
-  PathCalls(OpenFiles* open_files, CallLog* log, int rank_nice)
-      : open_files_(open_files), log_(log), rank_nice_(rank_nice) {}
+  struct Options {
+    OpenFiles* open_files;
+    CallLog* log;
+    // Held while a device is made.
+    TurnLock* machine_lock;
+    int rank_nice = 0;  // see Supervisor::Options
+    ProcessLinks* links = nullptr;
+    HostFileProbe* probe = nullptr;
+  };
+  explicit PathCalls(const Options& options) : options_(options), resolver_(options.links) {}
 
-  // Is it a path call that is certainly none of ours? Nearly all are (an import of
-  // PyTorch makes 17,000), so this asks nothing about the process that makes it.
-  static bool ContinuesUnseen(const seccomp_notif& notification);
+  // The paths of a call, as its memory had them when they were read: once.
+  struct Paths {
+    PathArguments arguments;
+    std::string path;
+    std::string other;  // of a call that has two
+  };
+  // nullopt: it is certainly about none of the made-up files, and the kernel's affair. Nearly all
+  // are (an import of PyTorch makes 17,000), so this asks nothing about the process that calls.
+  static std::optional<Paths> Read(const seccomp_notif& notification);
 
-  // Answers `notification` if it is a path call; false if it is another call. `files` are those
-  // of the caller's host.
-  bool Serve(const seccomp_notif& notification, const Tracee& tracee, const SyntheticFiles* files,
-             NotifyListener& listener);
+  // Answers the call. `files` are those of the caller's host.
+  void Serve(const TrappedCall& call, const Paths& paths, const SyntheticFiles* files);
 
  private:
   struct Request;
 
+  // What one path of the call means; answers for what is made up and returns true.
+  bool ServePath(const TrappedCall& call, const PathArguments& arguments, const std::string& path,
+                 int directory, const SyntheticFiles* files);
+  std::string Resolve(const TrappedCall& call, int directory, const std::string& path) const;
+  void ServeNode(const Request& request);
   void Open(const Request& request);
-  void Stat(const Request& request);
-  void Statx(const Request& request);
-  void Access(const Request& request);
-  void ReadLink(const Request& request);
+  // Of a text, a device or a directory. Invalid, with an error number in `error`.
+  UniqueFd OpenText(const Request& request, int& error);
+  UniqueFd OpenDevice(const Request& request, int& error);
+  UniqueFd OpenDirectory(const Request& request, int& error);
+  // Opens a file of the host for the caller where made-up ones are its neighbours, so that the
+  // name that was looked at is the one that is opened. False: that is left to the kernel.
+  bool OpenHostFile(const TrappedCall& call, const std::string& path, uint64_t flags);
 
-  OpenFiles* const open_files_;
-  CallLog* const log_;
-  const int rank_nice_;
+  const Options options_;
+  const PathResolver resolver_;
   std::map<const SyntheticFiles*, DirectoryListings> listings_;
   // Contents of text nodes, made once.
   std::map<const SyntheticFiles::Node*, UniqueFd> texts_;

@@ -11,6 +11,9 @@
 namespace phantora {
 namespace {
 
+// As the kernel's, of links in one path (MAXSYMLINKS).
+constexpr int kMostLinks = 40;
+
 // Is `path` the entry `prefix`, below it, or (for "/dev/nvidia") named after it?
 bool Under(std::string_view path, std::string_view prefix) {
   return path.substr(0, prefix.size()) == prefix;
@@ -24,24 +27,30 @@ bool MayBeOurs(std::string_view path) {
 
 }  // namespace
 
+void SyntheticFiles::Add(std::string path, Node node) {
+  node.inode = ++last_inode_;
+  nodes_[std::move(path)] = std::move(node);
+}
+
 void SyntheticFiles::AddText(std::string path, std::string content) {
-  nodes_[std::move(path)] = Node{Node::kText, std::move(content), 0, 0, nullptr};
+  Add(std::move(path), Node{Node::kText, std::move(content)});
 }
 
 void SyntheticFiles::AddLink(std::string path, std::string target) {
-  nodes_[std::move(path)] = Node{Node::kLink, std::move(target), 0, 0, nullptr};
+  Add(std::move(path), Node{Node::kLink, std::move(target)});
 }
 
 void SyntheticFiles::AddDevice(std::string path, unsigned major, unsigned minor, Opener open) {
-  nodes_[std::move(path)] = Node{Node::kDevice, "", major, minor, std::move(open)};
+  Add(std::move(path), Node{Node::kDevice, "", major, minor, std::move(open)});
 }
 
 void SyntheticFiles::AddDirectory(std::string path) {
-  nodes_[std::move(path)] = Node{Node::kDirectory, "", 0, 0, nullptr};
+  Add(std::move(path), Node{Node::kDirectory});
 }
 
 void SyntheticFiles::ReplaceLibrary(std::string name, std::string content) {
-  libraries_[std::move(name)] = Node{Node::kText, std::move(content), 0, 0, nullptr};
+  Node& node = libraries_[std::move(name)] = Node{Node::kText, std::move(content)};
+  node.inode = ++last_inode_;
 }
 
 void SyntheticFiles::Hide(std::string prefix) { hidden_.push_back(std::move(prefix)); }
@@ -67,6 +76,30 @@ SyntheticFiles::Lookup SyntheticFiles::Find(std::string_view path) const {
   return {Verdict::kHost, nullptr};
 }
 
+std::optional<std::string> SyntheticFiles::Follow(std::string_view path, bool last) const {
+  std::string followed(path);
+  for (int links = 0; links < kMostLinks; ++links) {
+    bool found = false;
+    // What lies below a link may have been added there as well: then it is that.
+    if (!last && nodes_.contains(followed)) return followed;
+    for (size_t end = followed.find('/', 1); !found; end = followed.find('/', end + 1)) {
+      const bool whole = end == std::string::npos;
+      if (whole && !last) break;
+      const auto it = nodes_.find(followed.substr(0, end));
+      if (it != nodes_.end() && it->second.type == Node::kLink &&
+          (whole || !nodes_.contains(followed))) {
+        const std::string& target = it->second.text;
+        const std::string start = target[0] == '/' ? "" : it->first.substr(0, it->first.rfind('/'));
+        followed = Normalise(absl::StrCat(start, "/", target, whole ? "" : followed.substr(end)));
+        found = true;
+      }
+      if (whole) break;
+    }
+    if (!found) return followed;
+  }
+  return std::nullopt;
+}
+
 std::vector<std::pair<std::string, SyntheticFiles::Node::Type>> SyntheticFiles::Entries(
     std::string_view path) const {
   const std::string prefix = absl::StrCat(absl::string_view(path.data(), path.size()), "/");
@@ -80,10 +113,11 @@ std::vector<std::pair<std::string, SyntheticFiles::Node::Type>> SyntheticFiles::
 
 bool SyntheticFiles::Interesting(std::string_view path) {
   if (path.empty()) return false;
+  const absl::string_view view(path.data(), path.size());
   if (path[0] == '/') {
     // Not just a shortcut: "//dev/nvidia0" and "/tmp/../dev/nvidia0" are ours too.
     return Under(path, "/dev/") || Under(path, "/proc/") || Under(path, "/sys/") ||
-           Under(path, "/etc/host") || MayBeOurs(path);
+           Under(path, "/etc/host") || absl::StrContains(view, "/..") || MayBeOurs(path);
   }
   return MayBeOurs(path);
 }

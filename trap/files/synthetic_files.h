@@ -5,9 +5,11 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -22,10 +24,12 @@ class SyntheticFiles {
   using Opener = std::function<std::shared_ptr<DeviceFile>(pid_t process)>;
 
   struct Node {
-    enum Type { kText, kDevice, kDirectory, kLink } type;
-    std::string text;  // kText: the content; kLink: the target
+    enum Type { kText, kDevice, kDirectory, kLink } type = kText;
+    std::string text = {};  // kText: the content; kLink: the target
     unsigned major = 0, minor = 0;
-    Opener open;  // kDevice
+    Opener open = {};  // kDevice
+    // Different for each; not an address, and the same in every run.
+    uint64_t inode = 0;
   };
 
   void AddText(std::string path, std::string content);
@@ -52,6 +56,10 @@ class SyntheticFiles {
   // `path` is absolute and normalised.
   Lookup Find(std::string_view path) const;
 
+  // `path` after the links that were added and that it goes through, and with `last` the one that
+  // it ends in. nullopt: they go round in a circle.
+  std::optional<std::string> Follow(std::string_view path, bool last) const;
+
   // What was added directly below the directory `path`: names and types.
   std::vector<std::pair<std::string, Node::Type>> Entries(std::string_view path) const;
 
@@ -61,9 +69,11 @@ class SyntheticFiles {
   static std::string Normalise(std::string_view path);
 
  private:
+  void Add(std::string path, Node node);
   std::map<std::string, Node, std::less<>> nodes_;
   std::map<std::string, Node, std::less<>> libraries_;  // by name
   std::vector<std::string> hidden_;
+  uint64_t last_inode_ = 0;
 };
 
 }  // namespace phantora

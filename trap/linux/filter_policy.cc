@@ -1,115 +1,63 @@
 #include "trap/linux/filter_policy.h"
 
-#include <asm/prctl.h>
-#include <fcntl.h>
-#include <linux/futex.h>
+#include <linux/bpf_common.h>
+#include <linux/seccomp.h>
 #include <seccomp.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/time.h>
-#include <time.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstddef>
 #include <cstring>
-#include <initializer_list>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "trap/linux/call_table.h"
 #include "trap/linux/unique_fd.h"
 
 namespace phantora {
 namespace {
 
-// kernel-open/common/inc/nv-ioctl-numbers.h: all escapes are type 'F'.
-constexpr uint64_t kEscapeTypeMask = 0xff00;
-constexpr uint64_t kEscapeType = 0x4600;
-// kernel-open/nvidia-uvm/uvm_ioctl.h: bare numbers, and two above them.
-constexpr uint64_t kUvmNumbersEnd = 2048;
-constexpr uint64_t kUvmInitialize = 0x30000001;
-constexpr uint64_t kUvmDeinitialize = 0x30000002;
+bool InForce(CallMode mode, const FilterOptions& options) {
+  switch (mode) {
+    case CallMode::kAlways:
+      return true;
+    case CallMode::kSimulatedTime:
+      return options.simulated_time;
+    case CallMode::kSharedMemory:
+      return options.shared_memory;
+    case CallMode::kVirtualHosts:
+      return options.virtual_hosts;
+  }
+  return true;
+}
 
-class Policy {
- public:
-  explicit Policy(scmp_filter_ctx context) : context_(context) {}
+scmp_arg_cmp Comparison(const ArgumentIs& condition) {
+  const auto argument = static_cast<unsigned>(condition.argument);
+  switch (condition.comparison) {
+    case ArgumentIs::kEqual:
+      return {argument, SCMP_CMP_EQ, condition.value, 0};
+    case ArgumentIs::kNotEqual:
+      return {argument, SCMP_CMP_NE, condition.value, 0};
+    case ArgumentIs::kLess:
+      return {argument, SCMP_CMP_LT, condition.value, 0};
+    case ArgumentIs::kMaskedEqual:
+      return {argument, SCMP_CMP_MASKED_EQ, condition.mask, condition.value};
+  }
+  return {};
+}
 
-  void Trap(int call, std::initializer_list<scmp_arg_cmp> conditions = {}) {
-    if (error_ != 0) return;
-    error_ = seccomp_rule_add_exact_array(context_, SCMP_ACT_NOTIFY, call, conditions.size(),
-                                          conditions.begin());
-    if (error_ != 0) failed_call_ = call;
-  }
-
-  absl::Status status() const {
-    if (error_ == 0) return absl::OkStatus();
-    return absl::InternalError(absl::StrCat("libseccomp refused the rule for system call ",
-                                            failed_call_, ": ", std::strerror(-error_)));
-  }
-
- private:
-  scmp_filter_ctx context_;
-  int error_ = 0;
-  int failed_call_ = 0;
-};
-
-void TrapTime(Policy& policy) {
-  // Clocks of processor time stay the kernel's.
-  for (int clock : {CLOCK_REALTIME, CLOCK_MONOTONIC, CLOCK_MONOTONIC_RAW, CLOCK_REALTIME_COARSE,
-                    CLOCK_MONOTONIC_COARSE, CLOCK_BOOTTIME, CLOCK_REALTIME_ALARM,
-                    CLOCK_BOOTTIME_ALARM, CLOCK_TAI}) {
-    policy.Trap(SCMP_SYS(clock_gettime), {SCMP_A0(SCMP_CMP_EQ, static_cast<uint64_t>(clock))});
-  }
-  policy.Trap(SCMP_SYS(gettimeofday));
-  policy.Trap(SCMP_SYS(time));
-  policy.Trap(SCMP_SYS(nanosleep));
-  policy.Trap(SCMP_SYS(clock_nanosleep));
-  // With a timeout; a negative number of milliseconds is none.
-  const uint64_t sign = 0x80000000;
-  policy.Trap(SCMP_SYS(poll), {SCMP_A2(SCMP_CMP_MASKED_EQ, sign, 0)});
-  policy.Trap(SCMP_SYS(epoll_wait), {SCMP_A3(SCMP_CMP_MASKED_EQ, sign, 0)});
-  policy.Trap(SCMP_SYS(epoll_pwait), {SCMP_A3(SCMP_CMP_MASKED_EQ, sign, 0)});
-  policy.Trap(SCMP_SYS(ppoll), {SCMP_A2(SCMP_CMP_NE, 0)});
-  policy.Trap(SCMP_SYS(epoll_pwait2), {SCMP_A3(SCMP_CMP_NE, 0)});
-  policy.Trap(SCMP_SYS(select), {SCMP_A4(SCMP_CMP_NE, 0)});
-  policy.Trap(SCMP_SYS(pselect6), {SCMP_A4(SCMP_CMP_NE, 0)});
-  policy.Trap(SCMP_SYS(rt_sigtimedwait), {SCMP_A2(SCMP_CMP_NE, 0)});
-  for (uint64_t command : {FUTEX_WAIT, FUTEX_WAIT_BITSET}) {
-    policy.Trap(SCMP_SYS(futex), {SCMP_A1(SCMP_CMP_MASKED_EQ, FUTEX_CMD_MASK & 0xff, command),
-                                  SCMP_A3(SCMP_CMP_NE, 0)});
-  }
-  policy.Trap(SCMP_SYS(futex_waitv), {SCMP_A3(SCMP_CMP_NE, 0)});
-  policy.Trap(SCMP_SYS(mq_timedsend), {SCMP_A4(SCMP_CMP_NE, 0)});
-  policy.Trap(SCMP_SYS(mq_timedreceive), {SCMP_A4(SCMP_CMP_NE, 0)});
-  // libcuda yields when a queue of its GPU is full.
-  policy.Trap(SCMP_SYS(sched_yield));
-  policy.Trap(SCMP_SYS(semtimedop), {SCMP_A3(SCMP_CMP_NE, 0)});
-  // Timers; those of processor time stay the kernel's.
-  policy.Trap(SCMP_SYS(alarm));
-  policy.Trap(SCMP_SYS(setitimer), {SCMP_A0(SCMP_CMP_EQ, ITIMER_REAL)});
-  policy.Trap(SCMP_SYS(getitimer), {SCMP_A0(SCMP_CMP_EQ, ITIMER_REAL)});
-  for (int call : {SCMP_SYS(timer_create), SCMP_SYS(timer_settime), SCMP_SYS(timer_gettime),
-                   SCMP_SYS(timer_getoverrun), SCMP_SYS(timer_delete), SCMP_SYS(timerfd_settime),
-                   SCMP_SYS(timerfd_gettime)}) {
-    policy.Trap(call);
-  }
-  // Bytes carry time from one process to another.
-  for (int call : {SCMP_SYS(read), SCMP_SYS(readv), SCMP_SYS(recvfrom), SCMP_SYS(recvmsg),
-                   SCMP_SYS(recvmmsg), SCMP_SYS(write), SCMP_SYS(writev), SCMP_SYS(sendto),
-                   SCMP_SYS(sendmsg), SCMP_SYS(sendmmsg), SCMP_SYS(accept), SCMP_SYS(accept4)}) {
-    policy.Trap(call);
-  }
-  // Its timeouts and transfers could not be seen.
-  policy.Trap(SCMP_SYS(io_uring_setup));
-  // Who waits may have a signal to handle.
-  for (int call : {SCMP_SYS(kill), SCMP_SYS(tkill), SCMP_SYS(tgkill), SCMP_SYS(rt_sigqueueinfo),
-                   SCMP_SYS(rt_tgsigqueueinfo), SCMP_SYS(pidfd_send_signal)}) {
-    policy.Trap(call);
-  }
-  // New processes and threads, and the start of a program in one.
-  policy.Trap(SCMP_SYS(clone));
-  policy.Trap(SCMP_SYS(clone3));
-  policy.Trap(SCMP_SYS(fork));
-  policy.Trap(SCMP_SYS(vfork));
-  policy.Trap(SCMP_SYS(arch_prctl), {SCMP_A0(SCMP_CMP_EQ, ARCH_SET_FS)});
+// 0 or a negative error number.
+int AddRow(scmp_filter_ctx context, const CallRow& row) {
+  const bool trapped = row.disposition == Disposition::kTrapped;
+  if (!trapped && row.disposition != Disposition::kRefused) return 0;
+  std::vector<scmp_arg_cmp> conditions;
+  for (const ArgumentIs& condition : row.conditions) conditions.push_back(Comparison(condition));
+  const uint32_t action =
+      trapped ? SCMP_ACT_NOTIFY : SCMP_ACT_ERRNO(static_cast<uint32_t>(row.error));
+  return seccomp_rule_add_exact_array(context, action, row.number,
+                                      static_cast<unsigned>(conditions.size()), conditions.data());
 }
 
 absl::StatusOr<std::vector<sock_filter>> Export(scmp_filter_ctx context) {
@@ -127,54 +75,39 @@ absl::StatusOr<std::vector<sock_filter>> Export(scmp_filter_ctx context) {
   return program;
 }
 
+// libseccomp has no rule for numbers of which nothing is known. Before its program: those of x32,
+// too, which have a bit above all others.
+std::vector<sock_filter> RefuseUnknownNumbers(const std::vector<sock_filter>& program) {
+  const auto last = static_cast<uint32_t>(LastCall());
+  std::vector<sock_filter> whole = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JGT | BPF_K, last, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
+  };
+  whole.insert(whole.end(), program.begin(), program.end());
+  return whole;
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<sock_filter>> BuildFilter(const FilterOptions& options) {
   scmp_filter_ctx context = seccomp_init(SCMP_ACT_ALLOW);
   if (context == nullptr) return absl::InternalError("seccomp_init failed");
   absl::Cleanup release = [context] { seccomp_release(context); };
-  // 32-bit system calls are none of ours; the default would kill their caller.
-  seccomp_attr_set(context, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_ALLOW);
+  // 32-bit system calls have other numbers: none of them would be seen.
+  seccomp_attr_set(context, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_ERRNO(ENOSYS));
   // A balanced tree keeps the cost of untrapped calls low.
   seccomp_attr_set(context, SCMP_FLTATR_CTL_OPTIMIZE, 2);
-
-  Policy policy(context);
-  // The driver's files are never created by a rank.
-  policy.Trap(SCMP_SYS(open), {SCMP_A1(SCMP_CMP_MASKED_EQ, O_CREAT, 0)});
-  policy.Trap(SCMP_SYS(openat), {SCMP_A2(SCMP_CMP_MASKED_EQ, O_CREAT, 0)});
-  policy.Trap(SCMP_SYS(openat2));
-  policy.Trap(SCMP_SYS(stat));
-  policy.Trap(SCMP_SYS(lstat));
-  // With AT_EMPTY_PATH it is glibc's fstat.
-  policy.Trap(SCMP_SYS(newfstatat), {SCMP_A3(SCMP_CMP_MASKED_EQ, AT_EMPTY_PATH, 0)});
-  policy.Trap(SCMP_SYS(statx), {SCMP_A2(SCMP_CMP_MASKED_EQ, AT_EMPTY_PATH, 0)});
-  policy.Trap(SCMP_SYS(access));
-  policy.Trap(SCMP_SYS(faccessat));
-  policy.Trap(SCMP_SYS(faccessat2));
-  policy.Trap(SCMP_SYS(readlink));
-  policy.Trap(SCMP_SYS(readlinkat));
-  policy.Trap(SCMP_SYS(ioctl), {SCMP_A1(SCMP_CMP_MASKED_EQ, kEscapeTypeMask, kEscapeType)});
-  policy.Trap(SCMP_SYS(ioctl), {SCMP_A1(SCMP_CMP_LT, kUvmNumbersEnd)});
-  policy.Trap(SCMP_SYS(ioctl), {SCMP_A1(SCMP_CMP_EQ, kUvmInitialize)});
-  policy.Trap(SCMP_SYS(ioctl), {SCMP_A1(SCMP_CMP_EQ, kUvmDeinitialize)});
-  // Shared and of a descriptor that is not negative.
-  policy.Trap(SCMP_SYS(mmap), {SCMP_A3(SCMP_CMP_MASKED_EQ, MAP_SHARED, MAP_SHARED),
-                               SCMP_A4(SCMP_CMP_MASKED_EQ, 0x80000000, 0)});
-  if (options.simulated_time) TrapTime(policy);
-  if (options.shared_memory) {
-    for (const uint64_t advice : {MADV_DONTNEED, MADV_FREE}) {
-      policy.Trap(SCMP_SYS(madvise), {SCMP_A2(SCMP_CMP_EQ, advice)});
-    }
-    policy.Trap(SCMP_SYS(mremap));
-  }
-  if (options.virtual_hosts) {
-    for (int call : {SCMP_SYS(uname), SCMP_SYS(sysinfo), SCMP_SYS(sched_getaffinity),
-                     SCMP_SYS(sched_setaffinity), SCMP_SYS(bind), SCMP_SYS(connect)}) {
-      policy.Trap(call);
+  for (const CallRow& row : CallTable()) {
+    if (!InForce(row.mode, options)) continue;
+    if (const int error = AddRow(context, row); error != 0) {
+      return absl::InternalError(absl::StrCat("libseccomp refused the rule for ",
+                                              CallName(row.number), ": ", std::strerror(-error)));
     }
   }
-  if (auto status = policy.status(); !status.ok()) return status;
-  return Export(context);
+  auto program = Export(context);
+  if (!program.ok()) return program.status();
+  return RefuseUnknownNumbers(*program);
 }
 
 }  // namespace phantora

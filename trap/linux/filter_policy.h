@@ -10,10 +10,7 @@
 
 namespace phantora {
 
-// The BPF program: calls that look up a path (the driver's device nodes and its
-// /proc and /sys files must appear), ioctls whose number could be the driver's,
-// and shared mappings of files (managed memory). Everything else runs at native
-// speed: no call on the path of a kernel launch is trapped.
+// The BPF program made from call_table.h. No call on the path of a kernel launch is trapped.
 struct FilterOptions {
   bool simulated_time = false;
   bool shared_memory = false;  // calls that depend on what memory is, see page_sharing.h

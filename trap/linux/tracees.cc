@@ -1,80 +1,69 @@
 #include "trap/linux/tracees.h"
 
-#include <stdio.h>
 #include <sys/epoll.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
-#include <cerrno>
-
-#include "trap/linux/process_tree.h"
+#include <utility>
 
 namespace phantora {
 namespace {
 
 // Threads come and go; past this many, forget them all and learn anew.
 constexpr size_t kMostThreads = 1 << 16;
-
-std::optional<pid_t> ReadThreadGroup(pid_t tid) {
-  char path[64];
-  snprintf(path, sizeof path, "/proc/%d/status", tid);
-  FILE* file = fopen(path, "re");
-  if (file == nullptr) return std::nullopt;
-  std::optional<pid_t> result;
-  char line[256];
-  int value;
-  while (fgets(line, sizeof line, file) != nullptr) {
-    if (sscanf(line, "Tgid: %d", &value) == 1) {
-      result = value;
-      break;
-    }
-  }
-  fclose(file);
-  return result;
-}
+// Of a chain of parents, so that it ends even if it changes meanwhile.
+constexpr int kMostAncestors = 1 << 12;
 
 }  // namespace
 
-Tracee* Tracees::OfThread(pid_t tid) {
-  auto known = process_of_thread_.find(tid);
-  // Thread ids are reused: ask the kernel whether the pairing still holds.
-  if (known != process_of_thread_.end() && syscall(SYS_tgkill, known->second, tid, 0) == 0) {
-    auto it = tracees_.find(known->second);
-    if (it != tracees_.end()) return it->second.get();
+Tracee* Tracees::Known(pid_t thread) {
+  const auto known = process_of_thread_.find(thread);
+  // Thread numbers are used anew: ask the kernel whether the pairing still holds.
+  if (known == process_of_thread_.end() || !processes_->HasThread(known->second, thread)) {
+    return nullptr;
   }
-  auto process = ReadThreadGroup(tid);
-  if (!process) return nullptr;
+  return Find(known->second);
+}
+
+absl::StatusOr<Tracee*> Tracees::CallerOf(const seccomp_notif& call, NotifyListener& listener) {
+  const auto thread = static_cast<pid_t>(call.pid);
+  if (Tracee* known = Known(thread); known != nullptr) {
+    if (!known->pidfd.valid()) Watch(*known);
+    return known;
+  }
+  const absl::StatusOr<pid_t> process = processes_->ProcessOf(thread);
+  // If the caller is dead by now, that was perhaps somebody else, who is none of ours.
+  if (!listener.StillPending(call.id)) return absl::NotFoundError("the caller has died");
+  if (!process.ok()) return process.status();
   if (process_of_thread_.size() > kMostThreads) process_of_thread_.clear();
-  process_of_thread_[tid] = *process;
+  process_of_thread_[thread] = *process;
   auto& tracee = tracees_[*process];
-  if (tracee == nullptr) {
-    tracee = std::make_unique<Tracee>(*process);
-    // The nearest ancestor that has made a call.
-    for (pid_t ancestor = ParentOf(*process); ancestor > 0; ancestor = ParentOf(ancestor)) {
-      const Tracee* known_ancestor = Find(ancestor);
-      if (known_ancestor == nullptr) continue;
-      tracee->host = known_ancestor->host;
-      break;
-    }
-    tracee->pidfd = UniqueFd(static_cast<int>(syscall(SYS_pidfd_open, *process, 0)));
-    epoll_event event{};
-    event.events = EPOLLIN;
-    event.data.fd = tracee->pidfd.get();
-    if (!tracee->pidfd.valid() && errno == ESRCH) {
-      tracees_.erase(*process);
-      process_of_thread_.erase(tid);
-      return nullptr;
-    }
-    if (!tracee->pidfd.valid() ||
-        epoll_ctl(epoll_, EPOLL_CTL_ADD, tracee->pidfd.get(), &event) != 0) {
-      // Descriptors have run out: then its death goes unseen, but its files still hang
-      // up.
-      tracee->pidfd.reset();
-    } else {
-      process_of_pidfd_[tracee->pidfd.get()] = *process;
-    }
-  }
+  if (tracee != nullptr) return tracee.get();
+  tracee = std::make_unique<Tracee>(*process);
+  tracee->host = HostOf(*process);
+  Watch(*tracee);
   return tracee.get();
+}
+
+int Tracees::HostOf(pid_t process) {
+  // That of the nearest ancestor that has made a call.
+  pid_t ancestor = process;
+  for (int i = 0; i < kMostAncestors; ++i) {
+    ancestor = processes_->ParentOf(ancestor);
+    if (ancestor <= 0) break;
+    if (const Tracee* known = Find(ancestor); known != nullptr) return known->host;
+  }
+  return 0;
+}
+
+bool Tracees::Watch(Tracee& tracee) {
+  auto pidfd = processes_->Open(tracee.process);
+  if (!pidfd.ok()) return false;
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.fd = pidfd->get();
+  if (epoll_ctl(epoll_, EPOLL_CTL_ADD, pidfd->get(), &event) != 0) return false;
+  tracee.pidfd = *std::move(pidfd);
+  process_of_pidfd_[tracee.pidfd.get()] = tracee.process;
+  return true;
 }
 
 Tracee* Tracees::Find(pid_t process) {

@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "trap/host/host_calls.h"
 #include "trap/launch/guardian.h"
+#include "trap/linux/call_table.h"
 #include "trap/linux/event_interrupter.h"
 #include "trap/linux/process_tree.h"
 #include "trap/log.h"
@@ -21,39 +22,29 @@
 namespace phantora {
 namespace {
 
-class TrappedCall : public CallContext {
+// What a device sees of a call.
+class DeviceCall : public CallContext {
  public:
-  TrappedCall(const seccomp_notif& notification, const Tracee& tracee, NotifyListener& listener,
-              OpenFiles& files)
-      : notification_(notification),
-        tracee_(tracee),
-        thread_memory_(static_cast<pid_t>(notification.pid)),
-        listener_(listener),
-        files_(files) {}
+  DeviceCall(const TrappedCall& call, OpenFiles& files) : call_(call), files_(files) {}
 
-  pid_t process() const override { return tracee_.process; }
+  pid_t process() const override { return call_.process(); }
+  const RemoteMemory& memory() const override { return call_.memory(); }
+  int descriptor() const override { return call_.Int(call_.number() == SYS_mmap ? 4 : 0); }
   // By the calling thread: the first one may have ended, or have other descriptors.
-  const RemoteMemory& memory() const override { return thread_memory_; }
-  int descriptor() const override {
-    return static_cast<int>(notification_.data.args[notification_.data.nr == SYS_mmap ? 4 : 0]);
-  }
   std::shared_ptr<DeviceFile> DeviceAt(int descriptor) override {
-    return files_.Find(static_cast<pid_t>(notification_.pid), descriptor);
+    return files_.Find(call_.thread(), descriptor);
   }
   absl::Status Replace(int descriptor, int file) override {
-    return listener_.Replace(notification_.id, descriptor, file);
+    return call_.Replace(descriptor, file);
   }
   absl::Status ReplaceByDevice(int descriptor, std::shared_ptr<DeviceFile> device) override {
-    auto file = files_.Add(std::move(device), tracee_.process);
+    auto file = files_.Add(std::move(device), call_.process());
     if (!file.ok()) return file.status();
     return Replace(descriptor, file->get());
   }
 
  private:
-  const seccomp_notif& notification_;
-  const Tracee& tracee_;
-  const RemoteMemory thread_memory_;
-  NotifyListener& listener_;
+  const TrappedCall& call_;
   OpenFiles& files_;
 };
 
@@ -84,8 +75,13 @@ Supervisor::Supervisor(const Options& options, UniqueFd epoll)
     : options_(options),
       epoll_(std::move(epoll)),
       open_files_(epoll_.get()),
-      tracees_(epoll_.get()),
-      path_calls_(&open_files_, options.log, options.rank_nice) {
+      tracees_(epoll_.get(), &processes_),
+      path_calls_({.open_files = &open_files_,
+                   .log = options.log,
+                   .machine_lock = options.machine_lock,
+                   .rank_nice = options.rank_nice,
+                   .links = &links_,
+                   .probe = &probe_}) {
   std::vector<in_addr> addresses;
   for (const VirtualHost& host : options.hosts) {
     if (host.pretends()) addresses.push_back(host.address);
@@ -161,85 +157,107 @@ bool Supervisor::HandleEvents(LaunchedCommand& command, int signals, TreeEnding&
 
 void Supervisor::ServeCall(const seccomp_notif& notification, NotifyListener& listener) {
   ++counters_.traps;
-  if (PathCalls::ContinuesUnseen(notification)) {
-    if (time_ != nullptr) {
-      const auto thread = static_cast<pid_t>(notification.pid);
-      const Tracee* tracee = tracees_.OfThread(thread);
-      if (tracee != nullptr)
-        time_->PathCall(tracee->process, thread), time_->CallOf(tracee->process);
-    }
-    listener.ReplyContinue(notification.id);
-    return;
+  const CallHandler handler = HandlerOf(notification.data.nr);
+  std::optional<PathCalls::Paths> paths;
+  if (handler == CallHandler::kPath) paths = PathCalls::Read(notification);
+  const auto caller = tracees_.CallerOf(notification, listener);
+  if (absl::IsNotFound(caller.status())) return;  // nobody is there to see an answer
+  if (!caller.ok()) {
+    options_.unknowns->Count("call whose process cannot be told", 0,
+                             "made natively: " + std::string(caller.status().message()));
+    return listener.ReplyContinue(notification.id);
   }
-  Tracee* tracee = tracees_.OfThread(static_cast<pid_t>(notification.pid));
-  if (tracee == nullptr) {
-    listener.ReplyError(notification.id, ENOSYS);  // nobody is there to see it
-    return;
-  }
+  const TrappedCall call(notification, **caller, listener);
   if (time_ != nullptr) {
-    time_->CallOf(tracee->process);
-    if (time_->Serve(notification, *tracee, listener)) return;
+    time_->CallOf(call.process());
+    if (handler == CallHandler::kPath && !paths) {
+      time_->PathCall(call.process(), call.thread());
+    } else {
+      time_->Heard(call.process(), call.thread());
+    }
   }
-  const VirtualHost& host = options_.hosts[static_cast<size_t>(tracee->host)];
-  if (ServeHostCall(notification, *tracee, host, listener)) return;
-  if (options_.sharing != nullptr &&
-      options_.sharing->Serve(notification, tracee->process, listener)) {
-    return;
+  const VirtualHost& host = options_.hosts[static_cast<size_t>(call.tracee().host)];
+  switch (handler) {
+    case CallHandler::kPath:
+      return paths ? path_calls_.Serve(call, *paths, host.files) : call.Continue();
+    case CallHandler::kDevice:
+      return ServeStarterCall(call) ? void() : ServeDeviceCall(call);
+    case CallHandler::kHost:
+      ServeHostCall(notification, call.tracee(), host, listener);
+      return;
+    case CallHandler::kPort:
+      if (!port_calls_ || !port_calls_->Serve(notification, call.tracee(), listener)) {
+        call.Continue();
+      }
+      return;
+    case CallHandler::kMemory:
+      if (options_.sharing == nullptr ||
+          !options_.sharing->Serve(notification, call.process(), listener)) {
+        call.Continue();
+      }
+      return;
+    case CallHandler::kProcess:
+    case CallHandler::kProgram:
+    case CallHandler::kClock:
+    case CallHandler::kSignal:
+    case CallHandler::kYield:
+    case CallHandler::kWait:
+    case CallHandler::kTransfer:
+    case CallHandler::kTimer:
+      if (time_ == nullptr || !time_->Serve(notification, call.tracee(), listener)) {
+        call.Continue();
+      }
+      return;
+    case CallHandler::kRefusal:
+      options_.unknowns->Count(CallName(call.number()), 0,
+                               "refused: what it does could not be seen");
+      return call.Error(ENOSYS);
+    case CallHandler::kNone:
+      return call.Continue();
   }
-  if (port_calls_ && port_calls_->Serve(notification, *tracee, listener)) return;
-  if (path_calls_.Serve(notification, *tracee, host.files, listener)) return;
-  if (ServeStarterCall(notification, *tracee, listener)) return;
-  ServeDeviceCall(notification, *tracee, listener);
 }
 
-bool Supervisor::ServeStarterCall(const seccomp_notif& notification, Tracee& tracee,
-                                  NotifyListener& listener) {
-  const auto& arguments = notification.data.args;
-  if (notification.data.nr != SYS_ioctl || static_cast<int>(arguments[0]) != -1) return false;
-  const auto rank = static_cast<uint32_t>(arguments[2]);
+bool Supervisor::ServeStarterCall(const TrappedCall& call) {
+  if (call.number() != SYS_ioctl || call.Int(0) != -1) return false;
+  Tracee& tracee = call.tracee();
+  const auto rank = static_cast<uint32_t>(call.Word(2));
   if (rank >= options_.host_of_rank.size()) return false;
-  if (arguments[1] == kRankStarts && tracee.rank < 0 && ParentOf(tracee.process) == command_) {
+  if (call.Word(1) == kRankStarts && tracee.rank < 0 && ParentOf(tracee.process) == command_) {
     tracee.rank = static_cast<int>(rank);
     tracee.host = options_.host_of_rank[rank];
-  } else if (arguments[1] == kRankEnded && tracee.process == command_) {
-    options_.rank_ended(RankEnd::From(arguments[2]));
+  } else if (call.Word(1) == kRankEnded && tracee.process == command_) {
+    options_.rank_ended(RankEnd::From(call.Word(2)));
   } else {
     return false;
   }
-  listener.ReplyValue(notification.id, 0);
+  call.Value(0);
   return true;
 }
 
-void Supervisor::ServeDeviceCall(const seccomp_notif& notification, Tracee& tracee,
-                                 NotifyListener& listener) {
-  TrappedCall call(notification, tracee, listener, open_files_);
-  auto device = call.DeviceAt(call.descriptor());
-  const auto& arguments = notification.data.args;
+void Supervisor::ServeDeviceCall(const TrappedCall& call) {
+  DeviceCall context(call, open_files_);
+  auto device = context.DeviceAt(context.descriptor());
+  if (device == nullptr) return call.Continue();
+  const bool is_mmap = call.number() == SYS_mmap;
+  if (time_ != nullptr) time_->DriverCall(call.process(), call.thread());
   int result = 0;
-  if (device == nullptr) {
-    listener.ReplyContinue(notification.id);
-    return;
-  }
-  if (time_ != nullptr) time_->DriverCall(tracee.process, static_cast<pid_t>(notification.pid));
   {
     std::lock_guard lock(*options_.machine_lock);
-    if (notification.data.nr == SYS_mmap) {
-      result = device->Mmap(call,
-                            {arguments[0], arguments[1], arguments[2], arguments[3], arguments[5]});
+    if (is_mmap) {
+      result = device->Mmap(context,
+                            {call.Word(0), call.Word(1), call.Word(2), call.Word(3), call.Word(5)});
     } else {
       ++counters_.ioctls;
-      result =
-          device->Ioctl(call, static_cast<uint32_t>(arguments[1]), RemoteAddress{arguments[2]});
+      result = device->Ioctl(context, static_cast<uint32_t>(call.Word(1)), call.Address(2));
     }
     device.reset();  // under the lock: it may have been replaced, and die here
   }
-  if (result < 0) {
-    listener.ReplyError(notification.id, -result);
-  } else if (notification.data.nr == SYS_mmap) {
-    listener.ReplyContinue(notification.id);
-  } else if (time_ == nullptr || !time_->HoldsAnswer(notification, tracee.process, result)) {
-    listener.ReplyValue(notification.id, result);
+  if (result >= 0 && is_mmap) return call.Continue();
+  if (result >= 0 && time_ != nullptr &&
+      time_->HoldsAnswer(call.notification(), call.process(), result)) {
+    return;
   }
+  call.Result(result);
 }
 
 void Supervisor::ForwardSignals(int signals, const LaunchedCommand& command) {

@@ -20,7 +20,9 @@
 #include "trap/launch/launcher.h"
 #include "trap/launch/rank_starter.h"
 #include "trap/launch/tree_ending.h"
+#include "trap/linux/process_source.h"
 #include "trap/linux/tracees.h"
+#include "trap/linux/trapped_call.h"
 #include "trap/memory/page_sharing.h"
 #include "trap/time/simulated_time.h"
 #include "trap/turn_lock.h"
@@ -53,7 +55,7 @@ class Supervisor {
     // Simulates time if its mode says so.
     HostTime host_time;
     SimulatedDevice* device = nullptr;
-    Unknowns* unknowns = nullptr;
+    Unknowns* unknowns;
     std::function<void(pid_t, pid_t, VirtualTime, VirtualTime)> waited = {};
     // Called by the thread that serves, often; must be quick.
     std::function<void()> between_calls = {};
@@ -84,9 +86,8 @@ class Supervisor {
   bool HandleEvents(LaunchedCommand& command, int signals, TreeEnding& ending);
   void ServeCall(const seccomp_notif& notification, NotifyListener& listener);
   // Of RunRanks(); false if it is none.
-  bool ServeStarterCall(const seccomp_notif& notification, Tracee& tracee,
-                        NotifyListener& listener);
-  void ServeDeviceCall(const seccomp_notif& notification, Tracee& tracee, NotifyListener& listener);
+  bool ServeStarterCall(const TrappedCall& call);
+  void ServeDeviceCall(const TrappedCall& call);
   void ForwardSignals(int signals, const LaunchedCommand& command);
   void ProcessDied(pid_t process);
 
@@ -94,7 +95,10 @@ class Supervisor {
   UniqueFd epoll_;
   pid_t command_ = 0;
   OpenFiles open_files_;
+  KernelProcesses processes_;
   Tracees tracees_;
+  ProcessLinks links_;
+  HostFileProbe probe_;
   PathCalls path_calls_;
   std::optional<PortCalls> port_calls_;  // of a cluster
   std::unique_ptr<SimulatedTime> time_;

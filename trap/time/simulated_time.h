@@ -72,6 +72,13 @@ class SimulatedTime {
   // A call of the process is served, whatever it is.
   void CallOf(pid_t process) { clocks_.Stir(process); }
 
+  // It is a call that Serve() is not asked about, and not only a look-up of a name: the thread
+  // stands still until it is answered.
+  void Heard(pid_t process, pid_t thread) {
+    if (thread == runner_) let_go_ = false;
+    stopped_ = process;
+  }
+
   // Before a driver call: everything that the process has submitted so far enters its
   // GPUs.
   void DriverCall(pid_t process, pid_t thread);

@@ -13,6 +13,21 @@ enum class HostTimeMode {
   kZero,      // nothing but looks at files and clock reads, so that loops over them end
 };
 
+// As the command line calls it.
+constexpr const char* HostTimeModeName(HostTimeMode mode) {
+  switch (mode) {
+    case HostTimeMode::kReal:
+      return "real";
+    case HostTimeMode::kMeasured:
+      return "measured";
+    case HostTimeMode::kFixed:
+      return "fixed";
+    case HostTimeMode::kZero:
+      return "zero";
+  }
+  return "";
+}
+
 struct HostTime {
   HostTimeMode mode = HostTimeMode::kReal;
   double scale = 1.0;  // of measured time: the target's time for one second of this host

@@ -90,6 +90,23 @@ class ExitStatusTest(unittest.TestCase):
         self.assertIn("already runs under a supervisor", result.stderr)
 
 
+class SetUpTest(unittest.TestCase):
+    def test_the_command_is_not_started_before_everything_is_there(self):
+        with tempfile.TemporaryDirectory() as folder:
+            ran, no_table = os.path.join(folder, "ran"), os.path.join(folder, "rows.tsv")
+            nowhere = os.path.join(folder, "nowhere", "file")
+            with open(no_table, "w", encoding="ascii") as file:
+                file.write("this is no table of rows\n")
+            for options in (["--log-calls", nowhere], ["--log-kernels", nowhere], ["--trace", nowhere],
+                            ["--report", no_table], ["--record-step", nowhere], ["--missing", nowhere],
+                            ["--rows", no_table], ["--cluster", "dgx-h100:1", "--output", no_table],
+                            ["--cluster", no_table]):
+                result = phantora("sh", "-c", "echo ran >> %s; sleep 1000" % ran, options=options)
+                self.assertEqual(result.returncode, CANNOT_SET_UP, (options, result.stderr))
+                self.assertIn("phantora", result.stderr)
+                self.assertFalse(os.path.exists(ran), options)
+
+
 class ProcessTest(unittest.TestCase):
     def test_a_signal_is_forwarded(self):
         run = start("sh", "-c", "trap 'exit 42' TERM; echo ready; while :; do sleep 0.1; done")

@@ -2,49 +2,88 @@
 #ifndef PHANTORA_TOOLS_RUN_SESSION_H_
 #define PHANTORA_TOOLS_RUN_SESSION_H_
 
-#include <cstdint>
+#include <linux/filter.h>
+
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "clock/host_time.h"
-#include "tools/run/cluster_job.h"
-#include "tools/run/missing_kernels.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "tools/profiler/profiler_client.h"
+#include "tools/run/emulated_cluster.h"
+#include "tools/run/run_outputs.h"
+#include "tools/run/run_plan.h"
+#include "tools/run/session_options.h"
+#include "tools/run/stall_watch.h"
+#include "tools/run/status_line.h"
+#include "trap/launch/launcher.h"
+#include "trap/memory/page_sharing.h"
+#include "trap/supervisor/supervisor.h"
 
 namespace phantora {
 
-struct SessionOptions {
-  std::string gpu = "h100-sxm5-80gb";
-  int gpus = 1;
-  // With a cluster, it says which GPUs there are.
-  JobOptions job;
-  // Ranks share memory that is the same (PageSharing). By default if they would otherwise need most
-  // of the machine's.
-  std::optional<bool> share_memory;
-  bool native_nccl = false;             // the program's own libnccl.so.2 is left in place
-  int64_t largest_reduction = 1 << 20;  // bytes; of larger ones NCCL's result is rank 0's share
-  std::string driver = "auto";
-  bool force_driver_abi = false;
-  std::string log_calls;  // a file; empty for none
-  bool verbose = false;
-  // Of processes that use a GPU; by default 19 in real time, where they wait by spinning.
-  std::optional<int> nice;
-  // Every kernel takes this long; by default nothing in real time, and in simulated time
-  // what a cost model says.
-  std::optional<int64_t> kernel_microseconds;
-  HostTime host_time = {.mode = HostTimeMode::kMeasured};
-  bool measured_rows = true;  // prices use what was measured
-  MissingKernelsOptions missing;
-  std::string log_kernels;  // a file; empty for none
-  std::string trace;        // a file; empty for none
-  std::string report;       // a directory; empty for none
-  std::string record_step;  // a file; empty for none
-  bool status = true;       // a status line, if stderr is a terminal and time is simulated
-  std::vector<std::string> command;
+// Prepare() does all that may fail, and starts nothing: a typo in an option ends a run before the
+// command did anything. Launch() starts the command, Run() serves it to its end, Report() says and
+// writes what there is to say. Destroying a session ends whatever of the command still lives.
+//
+// Members are made in order, each uses only those before it. All but Prepare() happens in the
+// supervisor's process.
+class Session {
+ public:
+  // `profiler` may be nullptr. Errors: something that the options ask for cannot be had.
+  static absl::StatusOr<std::unique_ptr<Session>> Prepare(const SessionOptions& options,
+                                                          ProfilerClient* profiler);
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  const RunPlan& plan() const { return plan_; }
+
+  // Once, and before any thread is started. Errors: the kernel refuses the filter.
+  absl::Status Launch();
+  // Once, after Launch(). `signals`: see Supervisor::Run().
+  void Run(int signals);
+  // Once, after Run(). The run's exit status, see RunSession().
+  int Report();
+
+ private:
+  Session(const SessionOptions& options, ProfilerClient* profiler, RunPlan plan, RunOutputs outputs,
+          std::vector<sock_filter> filter);
+
+  absl::Status PrepareParts();
+  StallWatch::Options WatchOptions();
+  Supervisor::Options ServeOptions();
+  void RankEnded(const RankEnd& end);
+  void ShowStatus();
+  void ProcessDied(pid_t process);
+  // The first failure of NCCL: says so, and ends the run.
+  void NcclFailed(const std::string& what);
+  // Of the command, once the supervisor serves it.
+  const ProcessClocks& clocks() const { return supervisor_->time()->clocks(); }
+
+  const SessionOptions options_;
+  ProfilerClient* const profiler_;
+  const RunPlan plan_;
+  RunOutputs outputs_;
+  const std::vector<sock_filter> filter_;
+  std::unique_ptr<EmulatedCluster> cluster_;
+  std::unique_ptr<PageSharing> sharing_;
+  StallWatch stalls_;
+  std::unique_ptr<Supervisor> supervisor_;
+  std::unique_ptr<StatusLine> status_line_;
+  std::optional<LaunchedCommand> command_;
+  rlimit descriptors_{};  // of the command
+  bool launched_ = false;
+  int wait_status_ = 0;
+  std::optional<RankEnd> first_failure_;
+  std::string nccl_failure_;
 };
 
 // Runs the command to its end. Returns its exit status (128 + n if signal n ended
-// it), or 125 with a message if the machine could not be set up.
+// it), 1 if NCCL failed, or 125 with a message if the machine could not be set up: then the command
+// was not started.
 int RunSession(const SessionOptions& options);
 
 }  // namespace phantora

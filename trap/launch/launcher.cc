@@ -145,6 +145,14 @@ void FixAddresses() {
 
 }  // namespace
 
+rlimit RaiseDescriptorLimit() {
+  rlimit before{};
+  getrlimit(RLIMIT_NOFILE, &before);
+  const rlimit raised{before.rlim_max, before.rlim_max};
+  setrlimit(RLIMIT_NOFILE, &raised);
+  return before;
+}
+
 absl::StatusOr<LaunchedCommand> Launch(const std::vector<sock_filter>& filter,
                                        const LaunchOptions& options) {
   int sockets[2];
@@ -156,11 +164,9 @@ absl::StatusOr<LaunchedCommand> Launch(const std::vector<sock_filter>& filter,
   for (const std::string& word : options.command) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);
 
-  // The supervisor needs many descriptors; the command keeps its own limit.
   rlimit descriptors{};
   getrlimit(RLIMIT_NOFILE, &descriptors);
-  rlimit raised{descriptors.rlim_max, descriptors.rlim_max};
-  setrlimit(RLIMIT_NOFILE, &raised);
+  if (options.descriptors) descriptors = *options.descriptors;
 
   const pid_t pid = fork();
   if (pid < 0) return absl::ResourceExhaustedError(absl::StrCat("fork: ", std::strerror(errno)));

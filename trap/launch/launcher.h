@@ -3,9 +3,11 @@
 #define PHANTORA_TRAP_LAUNCH_LAUNCHER_H_
 
 #include <linux/filter.h>
+#include <sys/resource.h>
 #include <sys/types.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -33,7 +35,12 @@ struct LaunchOptions {
   // If there are any, the command is started once for each of them, by a process of its own, which
   // is then the launched command.
   std::vector<RankCommand> ranks = {};
+  // What the command may open; by default as many descriptors as this process may.
+  std::optional<rlimit> descriptors = {};
 };
+
+// A supervisor needs many descriptors. Returns the limit that there was, which is the command's.
+rlimit RaiseDescriptorLimit();
 
 // Forks, loads `filter` in the child, receives its listener, and lets the child
 // exec the command. The child dies with this process. Must be called before any

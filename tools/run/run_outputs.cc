@@ -1,0 +1,65 @@
+#include "tools/run/run_outputs.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "trap/linux/unique_fd.h"
+
+namespace phantora {
+namespace {
+
+template <typename T, typename Opened>
+absl::Status Take(std::unique_ptr<T>& to, Opened opened) {
+  if (!opened.ok()) return opened.status();
+  to = *std::move(opened);
+  return absl::OkStatus();
+}
+
+// It is written at the end; looked at now.
+absl::Status CheckWritable(const std::string& path) {
+  if (path.empty()) return absl::OkStatus();
+  const UniqueFd file(open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
+  if (file.valid()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("cannot write ", path, ": ", std::strerror(errno)));
+}
+
+absl::Status OpenRanks(const SessionOptions& options, const Job& job, RunOutputs& outputs) {
+  std::vector<std::string> labels;
+  for (const RankCommand& rank : job.ranks) labels.push_back(rank.label);
+  const auto status = Take(outputs.ranks, RankOutput::Create(options.job.output, labels));
+  if (!status.ok()) return status;
+  for (size_t rank = 0; rank < job.ranks.size(); ++rank) {
+    outputs.rank_descriptors.push_back(outputs.ranks->DescriptorsOf(static_cast<int>(rank)));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<RunOutputs> RunOutputs::Open(const SessionOptions& options, const RunPlan& plan,
+                                            ProfilerClient* profiler) {
+  RunOutputs outputs;
+  outputs.calls = std::make_unique<CallLog>();
+  absl::Status status;
+  if (!options.log_calls.empty())
+    status.Update(Take(outputs.calls, CallLog::Open(options.log_calls)));
+  if (!options.trace.empty()) status.Update(Take(outputs.trace, TraceWriter::Open(options.trace)));
+  if (!options.report.empty()) {
+    status.Update(Take(outputs.report, ReportFiles::Open(options.report)));
+  }
+  if (!options.log_kernels.empty()) {
+    status.Update(Take(outputs.kernels, KernelLog::Open(options.log_kernels, plan.profile.name)));
+  }
+  status.Update(Take(outputs.missing, OpenMissing(options.missing, plan.profile, profiler)));
+  status.Update(CheckWritable(options.record_step));
+  if (plan.job && status.ok()) status.Update(OpenRanks(options, *plan.job, outputs));
+  if (!status.ok()) return status;
+  return outputs;
+}
+
+}  // namespace phantora

@@ -1,0 +1,123 @@
+#include "tools/run/run_plan.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+
+namespace phantora {
+namespace {
+
+// Memory that a rank of PyTorch takes when it trains, about.
+constexpr uint64_t kRankBytes = uint64_t{1} << 30;
+// Ranks that need more than this part of what is free share memory unless they are told not to.
+constexpr double kMuchOfMemory = 0.5;
+// Large pieces of memory have pages of their own then, and are the same in all ranks; see
+// malloc(3).
+constexpr char kMapThreshold[] = "MALLOC_MMAP_THRESHOLD_", kLargePiece[] = "65536";
+// Sets and dictionaries of strings are then in the same order in all ranks, and so is the whole
+// heap: of 240 MiB in which ranks of PyTorch differ, 20 remain.
+constexpr char kHashSeed[] = "PYTHONHASHSEED", kSameHashes[] = "0";
+
+std::string Prepend(const std::string& directory, const char* variable) {
+  const char* old = std::getenv(variable);
+  return old == nullptr || *old == '\0' ? directory : absl::StrCat(directory, ":", old);
+}
+
+uint64_t AvailableBytes() {
+  std::ifstream file("/proc/meminfo");
+  for (std::string name, rest; file >> name && std::getline(file, rest);) {
+    if (name == "MemAvailable:") return std::strtoull(rest.c_str(), nullptr, 10) << 10;
+  }
+  return 0;
+}
+
+bool SharesMemory(const SessionOptions& options, const std::optional<Job>& job) {
+  if (!job || !options.simulated()) return false;
+  if (options.share_memory) return *options.share_memory;
+  const double needed = static_cast<double>(kRankBytes) * job->processes;
+  return needed > kMuchOfMemory * static_cast<double>(AvailableBytes());
+}
+
+Cluster SingleMachine(const SessionOptions& options) {
+  Cluster single;
+  single.name = "this machine";
+  single.host.gpu = options.gpu;
+  single.host.gpus = options.gpus;
+  return single;
+}
+
+}  // namespace
+
+absl::StatusOr<RunPlan> RunPlan::Create(const SessionOptions& options) {
+  RunPlan plan;
+  plan.cluster = SingleMachine(options);
+  if (!options.job.cluster.empty()) {
+    JobOptions job_options = options.job;
+    job_options.network = NetworkOf(getpid());
+    auto planned = PlanJob(job_options, options.command);
+    if (!planned.ok()) return planned.status();
+    plan.job = *std::move(planned);
+    plan.cluster = plan.job->cluster;
+  }
+  auto profile = FindGpuProfile(plan.cluster.host.gpu);
+  if (!profile.ok()) return profile.status();
+  plan.profile = *std::move(profile);
+  auto driver = FindDriverLibraries(options.driver, options.force_driver_abi);
+  if (!driver.ok()) return driver.status();
+  plan.driver = *std::move(driver);
+  plan.share_memory = SharesMemory(options, plan.job);
+  return plan;
+}
+
+LaunchOptions RunPlan::Launched(const SessionOptions& options,
+                                const std::vector<std::pair<int, int>>& rank_outputs) const {
+  LaunchOptions launch;
+  launch.command = options.command;
+  launch.environment.emplace_back("LD_LIBRARY_PATH",
+                                  Prepend(driver.library_directory, "LD_LIBRARY_PATH"));
+  if (!driver.program_directory.empty()) {
+    launch.environment.emplace_back("PATH", Prepend(driver.program_directory, "PATH"));
+  }
+  launch.same_addresses = share_memory || options.host_time.mode == HostTimeMode::kFixed;
+  if (share_memory) {
+    for (const auto& [name, value] :
+         {std::pair(kMapThreshold, kLargePiece), std::pair(kHashSeed, kSameHashes)}) {
+      if (std::getenv(name) == nullptr) launch.environment.emplace_back(name, value);
+    }
+  }
+  if (!job) return launch;
+  launch.ranks = job->ranks;
+  for (size_t rank = 0; rank < rank_outputs.size(); ++rank) {
+    launch.ranks[rank].output = rank_outputs[rank].first;
+    launch.ranks[rank].errors = rank_outputs[rank].second;
+  }
+  return launch;
+}
+
+std::string RunPlan::Describe(const SessionOptions& options) const {
+  std::string text =
+      absl::StrFormat("%d x %s, driver %s from %s\n", hosts() * gpus_per_host(), profile.product,
+                      driver.version.text, driver.library_directory);
+  const std::string command = absl::StrJoin(options.command, " ");
+  if (!job || job->ranks.empty()) {
+    absl::StrAppend(&text, "would start, once", job ? absl::StrCat(" on ", job->hosts[0]) : "",
+                    ": ", command, "\n");
+    return text;
+  }
+  absl::StrAppend(&text, "cluster ", cluster.name, ": ", hosts(), " hosts with ", gpus_per_host(),
+                  " GPUs\nwould start ", job->ranks.size(), " times: ", command, "\n");
+  for (const RankCommand& rank : job->ranks) {
+    absl::StrAppend(&text, "  ", rank.label, " on ", job->hosts[static_cast<size_t>(rank.host)]);
+    for (const auto& [name, value] : rank.environment)
+      absl::StrAppend(&text, " ", name, "=", value);
+    absl::StrAppend(&text, "\n");
+  }
+  return text;
+}
+
+}  // namespace phantora

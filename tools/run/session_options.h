@@ -1,0 +1,51 @@
+// What a run is asked to be.
+#ifndef PHANTORA_TOOLS_RUN_SESSION_OPTIONS_H_
+#define PHANTORA_TOOLS_RUN_SESSION_OPTIONS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "clock/host_time.h"
+#include "tools/run/cluster_job.h"
+#include "tools/run/missing_kernels.h"
+
+namespace phantora {
+
+struct SessionOptions {
+  std::string gpu = "h100-sxm5-80gb";
+  int gpus = 1;
+  // With a cluster, it says which GPUs there are.
+  JobOptions job;
+  // Ranks share memory that is the same (PageSharing). By default if they would otherwise need most
+  // of the machine's.
+  std::optional<bool> share_memory;
+  bool native_nccl = false;             // the program's own libnccl.so.2 is left in place
+  int64_t largest_reduction = 1 << 20;  // bytes; of larger ones NCCL's result is rank 0's share
+  std::string driver = "auto";
+  bool force_driver_abi = false;
+  std::string log_calls;  // a file; empty for none
+  bool verbose = false;
+  // Of processes that use a GPU; by default 19 in real time, where they wait by spinning.
+  std::optional<int> nice;
+  // Every kernel takes this long; by default nothing in real time, and in simulated time
+  // what a cost model says.
+  std::optional<int64_t> kernel_microseconds;
+  HostTime host_time = {.mode = HostTimeMode::kMeasured};
+  bool measured_rows = true;  // prices use what was measured
+  MissingKernelsOptions missing;
+  std::string log_kernels;  // a file; empty for none
+  std::string trace;        // a file; empty for none
+  std::string report;       // a directory; empty for none
+  std::string record_step;  // a file; empty for none
+  bool status = true;       // a status line, if stderr is a terminal and time is simulated
+  bool dry_run = false;     // check everything, start nothing
+  std::vector<std::string> command;
+
+  bool simulated() const { return host_time.mode != HostTimeMode::kReal; }
+};
+
+}  // namespace phantora
+
+#endif  // PHANTORA_TOOLS_RUN_SESSION_OPTIONS_H_

@@ -1,0 +1,192 @@
+#include "tools/run/session_report.h"
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "tools/observe/run_report.h"
+#include "tools/observe/run_summary.h"
+#include "tools/replay/step_record.h"
+#include "trap/log.h"
+
+namespace phantora {
+namespace {
+
+// Lines of kernels and of NCCL's operations, in short and at length.
+constexpr size_t kFewKernels = 3, kManyKernels = 10, kFewOperations = 4, kManyOperations = 20;
+
+// What was written; without a path, nothing was to be said of it.
+void Tell(const absl::Status& written, const std::string& path) {
+  if (!written.ok()) {
+    LogWarning(std::string(written.message()));
+  } else if (!path.empty()) {
+    LogSummary(absl::StrCat("wrote ", path));
+  }
+}
+
+}  // namespace
+
+void SessionReport::WriteAll() {
+  WriteKernels();
+  TellReductions();
+  TellNetwork();
+  TellMemory();
+  WriteStep();
+  TellUnknowns();
+  TellTime();
+  WriteReport();
+  if (from_.options->verbose) TellCounters();
+}
+
+void SessionReport::WriteKernels() {
+  if (from_.outputs->kernels != nullptr) {
+    Tell(from_.outputs->kernels->Close(), from_.options->log_kernels);
+  }
+  if (from_.outputs->missing != nullptr) {
+    CloseMissing(from_.options->missing, from_.plan->profile, *from_.outputs->missing,
+                 from_.profiler);
+  }
+}
+
+void SessionReport::TellReductions() {
+  const uint64_t uncomputed = from_.cluster->nccl().uncomputed_reductions();
+  if (uncomputed == 0) return;
+  LogWarning(absl::StrFormat(
+      "%d NCCL reductions of more than %d bytes were not computed: ranks got what rank 0 "
+      "contributed (--nccl-reduce)",
+      uncomputed, from_.options->largest_reduction));
+}
+
+void SessionReport::TellNetwork() {
+  LinkStatistics* links = from_.cluster->links();
+  if (links == nullptr) return;
+  const NetworkEvents& events = from_.cluster->fabric().events();
+  for (const std::string& line : events.happened()) LogSummary(absl::StrCat("  network: ", line));
+  const NcclWorld& world = from_.cluster->nccl().world();
+  if (world.rerouted() > 0) {
+    LogSummary(absl::StrFormat("  network: operations under way took another way %d times",
+                               world.rerouted()));
+  }
+  if (events.ahead() > 0) {
+    LogWarning(absl::StrFormat("the run was over before %d of the cluster's network events",
+                               events.ahead()));
+  }
+  links->Finish(world.now());
+  if (const std::string line = links->Line(); !line.empty()) LogSummary(line);
+  if (from_.cluster->trace() != nullptr) links->Trace(from_.cluster->trace());
+}
+
+void SessionReport::TellMemory() {
+  if (from_.sharing == nullptr || !from_.options->verbose) return;
+  if (const std::string text = from_.sharing->Describe(); !text.empty()) LogInfo(text);
+}
+
+void SessionReport::WriteStep() {
+  StepRecorder* recorder = from_.cluster->step_recorder();
+  if (recorder == nullptr) return;
+  // Completes what the recorder does not know.
+  StepRecord record = recorder->Take();
+  const Cluster& cluster = from_.plan->cluster;
+  record.cluster = cluster.name;
+  record.gpu = cluster.host.gpu;
+  record.hosts = cluster.hosts;
+  record.gpus = from_.options->job.ranks_per_host > 0 ? from_.options->job.ranks_per_host
+                                                      : from_.plan->gpus_per_host();
+  record.sms = static_cast<uint32_t>(from_.plan->profile.sms());
+  record.memory_bytes_per_s = from_.cluster->model().memory_bytes_per_s();
+  const std::string& file = from_.options->record_step;
+  if (record.truncated) {
+    LogWarning(absl::StrFormat("%s has the first %d kernels, copies and NCCL operations only", file,
+                               record.nodes.size()));
+  }
+  Tell(WriteStepRecord(record, file), file);
+}
+
+void SessionReport::TellUnknowns() {
+  const std::string unknown = from_.cluster->unknowns().Report();
+  if (unknown.empty()) return;
+  LogWarning(absl::StrCat(
+      "the run met things that are not emulated; check before trusting its results:\n", unknown));
+}
+
+void SessionReport::TellTime() {
+  const GpuServices& services = from_.cluster->services();
+  const auto& work = services.counters;
+  if (const SimulatedTime* time = from_.supervisor->time()) {
+    RunRecorder& recorder = from_.cluster->recorder();
+    for (const auto& rank : time->clocks().ranks()) {
+      recorder.End(rank.process, rank.elapsed, rank.waited);
+    }
+    TellSummary();
+    const size_t most = from_.options->verbose ? kManyOperations : kFewOperations;
+    for (const std::string& line : from_.cluster->nccl_statistics().Lines(most)) LogSummary(line);
+    Tell(recorder.Close(), from_.options->trace);
+  } else if (const uint64_t skipped = work.kernels - work.internal_kernels; skipped > 0) {
+    LogWarning(absl::StrFormat(
+        "%d kernels were not executed and took %g us each; time is real time (see "
+        "docs/LIMITATIONS.md)",
+        skipped, static_cast<double>(from_.options->kernel_microseconds.value_or(0))));
+  }
+}
+
+void SessionReport::TellSummary() {
+  const SessionOptions& options = *from_.options;
+  const GpuServices& services = from_.cluster->services();
+  const size_t largest = options.verbose || !options.report.empty() ? kManyKernels : kFewKernels;
+  const auto lines = Summary(from_.cluster->recorder(), largest);
+  for (const std::string& line : lines) LogSummary(line);
+  if (!lines.empty()) {
+    const uint64_t small_kernels = services.counters.small_kernels;
+    const std::string small = small_kernels == 0 ? ""
+                                                 : absl::StrCat(" (but for ", small_kernels,
+                                                                " small ones of known effect)");
+    LogWarning(absl::StrCat("kernels were not executed", small, "; their times come from ",
+                            services.pricer->Source(), " (see docs/LIMITATIONS.md)"));
+  }
+  if (!options.verbose) return;
+  const auto& counters = from_.supervisor->time()->counters();
+  LogInfo(
+      absl::StrFormat("%d clock reads, %d held calls (%d waits for GPUs), %d jumps, %d looks "
+                      "at all threads, %d nudges",
+                      counters.clock_reads, counters.waits, counters.gpu_waits, counters.jumps,
+                      counters.scans, counters.nudges));
+}
+
+void SessionReport::WriteReport() {
+  if (from_.outputs->report == nullptr) return;
+  const SessionOptions& options = *from_.options;
+  auto content = BuildReport({.command = options.command,
+                              .gpu = from_.plan->profile.name,
+                              .product = from_.plan->profile.product,
+                              .gpus = from_.plan->hosts() * from_.plan->gpus_per_host(),
+                              .driver = from_.plan->driver.version.text,
+                              .host_time = HostTimeModeName(options.host_time.mode),
+                              .host_scale = options.host_time.scale,
+                              .price_source = from_.cluster->services().pricer->Source(),
+                              .unknowns = from_.cluster->unknowns().Report()},
+                             from_.cluster->recorder());
+  content["nccl"] = from_.cluster->nccl_statistics().Json();
+  if (from_.cluster->links() != nullptr) content["links"] = from_.cluster->links()->Json();
+  Tell(from_.outputs->report->Write(content), absl::StrCat(options.report, "/report.html"));
+}
+
+void SessionReport::TellCounters() {
+  const SupervisorCounters& counters = from_.supervisor->counters();
+  const GpuCounters& work = from_.cluster->services().counters;
+  LogInfo(
+      absl::StrFormat("%d trapped calls, %d of them to the driver; %d kernels (%d libcuda's "
+                      "own), %d copies, %.1f MB moved, %d faults",
+                      counters.traps, counters.ioctls, work.kernels, work.internal_kernels,
+                      work.copies, static_cast<double>(work.copied_bytes) / 1e6, work.faults));
+  const auto& hosts = from_.cluster->hosts();
+  for (size_t host = 0; host < hosts.size(); ++host) {
+    for (const Gpu& gpu : hosts[host]->machine().gpus) {
+      if (gpu.heap->peak() == 0) continue;
+      LogInfo(absl::StrFormat("%sGPU %d: peak memory %.1f MiB",
+                              hosts.size() > 1 ? absl::StrCat("host ", host, " ") : "", gpu.index,
+                              static_cast<double>(gpu.heap->peak()) / 1048576.0));
+    }
+  }
+}
+
+}  // namespace phantora

@@ -1,0 +1,48 @@
+// What is said and written when a run is over.
+#ifndef PHANTORA_TOOLS_RUN_SESSION_REPORT_H_
+#define PHANTORA_TOOLS_RUN_SESSION_REPORT_H_
+
+#include "tools/profiler/profiler_client.h"
+#include "tools/run/emulated_cluster.h"
+#include "tools/run/run_outputs.h"
+#include "tools/run/run_plan.h"
+#include "tools/run/session_options.h"
+#include "trap/memory/page_sharing.h"
+#include "trap/supervisor/supervisor.h"
+
+namespace phantora {
+
+class SessionReport {
+ public:
+  struct Sources {
+    const SessionOptions* options;
+    const RunPlan* plan;
+    RunOutputs* outputs;
+    EmulatedCluster* cluster;
+    const Supervisor* supervisor;
+    const PageSharing* sharing;  // nullptr if memory is not shared
+    ProfilerClient* profiler;    // nullptr if nothing is measured
+  };
+  explicit SessionReport(const Sources& from) : from_(from) {}
+
+  // Everything, in order. What cannot be written is told.
+  void WriteAll();
+
+ private:
+  void WriteKernels();
+  void TellReductions();
+  void TellNetwork();
+  void TellMemory();
+  void WriteStep();
+  void TellUnknowns();
+  void TellTime();
+  void TellSummary();
+  void WriteReport();
+  void TellCounters();
+
+  const Sources from_;
+};
+
+}  // namespace phantora
+
+#endif  // PHANTORA_TOOLS_RUN_SESSION_REPORT_H_

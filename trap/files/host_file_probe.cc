@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <thread>
@@ -13,8 +12,6 @@
 namespace phantora {
 namespace {
 
-// Real time. It decides nothing but who waits: the answer after it is the kernel's own.
-constexpr std::chrono::seconds kPatience(1);
 // Threads that hang are not got back.
 constexpr int kMostHanging = 8;
 
@@ -54,7 +51,8 @@ HostFileProbe::Look HostFileProbe::DefaultLook() {
   return [](const std::string& path) { return access(path.c_str(), R_OK) == 0; };
 }
 
-HostFileProbe::HostFileProbe(Look look) : state_(std::make_shared<State>()) {
+HostFileProbe::HostFileProbe(Look look, std::chrono::milliseconds patience)
+    : patience_(patience), state_(std::make_shared<State>()) {
   state_->look = std::move(look);
 }
 
@@ -80,7 +78,7 @@ std::optional<bool> HostFileProbe::IsReadable(pid_t thread, const std::string& p
   state.wanted = absl::StrCat("/proc/", thread, "/root", path);
   state.found.reset();
   state.changed.notify_all();
-  if (state.changed.wait_for(lock, kPatience, [&] { return state.found.has_value(); })) {
+  if (state.changed.wait_for(lock, patience_, [&] { return state.found.has_value(); })) {
     return state.found;
   }
   state.wanted.reset();

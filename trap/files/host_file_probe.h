@@ -5,6 +5,7 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -18,13 +19,16 @@ class HostFileProbe {
  public:
   // `look`: is the file there, and may it be read? Replaced in tests.
   using Look = std::function<bool(const std::string& path)>;
-  explicit HostFileProbe(Look look = DefaultLook());
+  // `patience`: real time that the caller waits. It decides nothing but who waits: the answer after
+  // it is the kernel's own.
+  explicit HostFileProbe(Look look = DefaultLook(),
+                         std::chrono::milliseconds patience = std::chrono::seconds(1));
   ~HostFileProbe();
   HostFileProbe(const HostFileProbe&) = delete;
   HostFileProbe& operator=(const HostFileProbe&) = delete;
 
-  // `path` as the thread `thread` sees it, below its root. nullopt: it could not be told in a
-  // second, or so many looks hang already that no other is tried.
+  // `path` as the thread `thread` sees it, below its root. nullopt: it could not be told in
+  // time, or so many looks hang already that no other is tried.
   std::optional<bool> IsReadable(pid_t thread, const std::string& path);
 
   int hanging() const;
@@ -33,6 +37,7 @@ class HostFileProbe {
   struct State;
   static Look DefaultLook();
 
+  const std::chrono::milliseconds patience_;
   const std::shared_ptr<State> state_;  // outlives this for looks that never end
 };
 

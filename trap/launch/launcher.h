@@ -28,7 +28,7 @@ struct LaunchedCommand {
 struct LaunchOptions {
   std::vector<std::string> command;  // argv, at least one
   // Set in the command's environment, over what is there.
-  std::vector<std::pair<std::string, std::string>> environment;
+  std::vector<std::pair<std::string, std::string>> environment = {};
   // Gives the command the same addresses in every run, where that is allowed: how libcuda
   // splits a transfer depends on them.
   bool same_addresses = false;

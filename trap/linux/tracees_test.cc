@@ -12,41 +12,11 @@
 #include <vector>
 
 #include "trap/linux/fake_listener.h"
+#include "trap/linux/fake_processes.h"
 #include "trap/linux/process_source.h"
 
 namespace phantora {
 namespace {
-
-// Processes as a table; numbers mean whatever the test says at the moment.
-class FakeProcesses : public ProcessSource {
- public:
-  std::map<pid_t, pid_t> process_of;
-  std::map<pid_t, pid_t> parent_of;
-  bool out_of_descriptors = false;
-  std::function<void()> before_answer = [] {};
-  int looks = 0;
-
-  bool HasThread(pid_t process, pid_t thread) override {
-    const auto it = process_of.find(thread);
-    return it != process_of.end() && it->second == process;
-  }
-  absl::StatusOr<pid_t> ProcessOf(pid_t thread) override {
-    ++looks;
-    before_answer();
-    if (out_of_descriptors) return absl::ResourceExhaustedError("none");
-    const auto it = process_of.find(thread);
-    if (it == process_of.end()) return absl::NotFoundError("none");
-    return it->second;
-  }
-  pid_t ParentOf(pid_t process) override {
-    const auto it = parent_of.find(process);
-    return it == parent_of.end() ? 0 : it->second;
-  }
-  absl::StatusOr<UniqueFd> Open(pid_t process) override {
-    if (out_of_descriptors) return absl::ResourceExhaustedError("none");
-    return UniqueFd(eventfd(0, EFD_CLOEXEC));
-  }
-};
 
 class TraceesTest : public testing::Test {
  protected:

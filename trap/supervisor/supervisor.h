@@ -7,33 +7,23 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "clock/host_time.h"
 #include "clock/simulated_device.h"
 #include "trap/call_log.h"
-#include "trap/files/open_files.h"
-#include "trap/files/path_calls.h"
-#include "trap/host/port_calls.h"
 #include "trap/host/virtual_host.h"
 #include "trap/launch/launcher.h"
-#include "trap/launch/rank_starter.h"
 #include "trap/launch/tree_ending.h"
 #include "trap/linux/process_source.h"
-#include "trap/linux/tracees.h"
-#include "trap/linux/trapped_call.h"
 #include "trap/memory/page_sharing.h"
+#include "trap/supervisor/call_dispatch.h"
 #include "trap/time/simulated_time.h"
 #include "trap/turn_lock.h"
 
 namespace phantora {
-
-struct SupervisorCounters {
-  uint64_t traps = 0;
-  uint64_t ioctls = 0;
-  uint64_t processes = 0;
-};
 
 class Supervisor {
  public:
@@ -74,7 +64,7 @@ class Supervisor {
   // signalfd). Returns the command's wait status.
   int Run(LaunchedCommand command, int signals);
 
-  const SupervisorCounters& counters() const { return counters_; }
+  const SupervisorCounters& counters() const { return dispatch_->counters(); }
   // nullptr in real time.
   const SimulatedTime* time() const { return time_.get(); }
 
@@ -84,25 +74,15 @@ class Supervisor {
   void Watch(int descriptor, uint32_t events);
   // False when nothing runs under the filter any more.
   bool HandleEvents(LaunchedCommand& command, int signals, TreeEnding& ending);
-  void ServeCall(const seccomp_notif& notification, NotifyListener& listener);
-  // Of RunRanks(); false if it is none.
-  bool ServeStarterCall(const TrappedCall& call);
-  void ServeDeviceCall(const TrappedCall& call);
   void ForwardSignals(int signals, const LaunchedCommand& command);
-  void ProcessDied(pid_t process);
 
   const Options options_;
   UniqueFd epoll_;
-  pid_t command_ = 0;
-  OpenFiles open_files_;
   KernelProcesses processes_;
-  Tracees tracees_;
   ProcessLinks links_;
   HostFileProbe probe_;
-  PathCalls path_calls_;
-  std::optional<PortCalls> port_calls_;  // of a cluster
   std::unique_ptr<SimulatedTime> time_;
-  SupervisorCounters counters_;
+  std::optional<CallDispatch> dispatch_;  // always, once created
 };
 
 }  // namespace phantora

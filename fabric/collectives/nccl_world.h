@@ -17,11 +17,11 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
 #include "absl/types/span.h"
 #include "clock/virtual_time.h"
 #include "fabric/collectives/communicators.h"
 #include "fabric/collectives/nccl_cost.h"
+#include "fabric/collectives/nccl_operation.h"
 #include "fabric/library/wire.h"
 #include "fabric/network/flow_network.h"
 #include "fabric/network/network_events.h"
@@ -98,15 +98,6 @@ class PayloadMover {
   virtual void Collective(absl::Span<const NcclShare> shares) = 0;
   virtual void Message(const NcclShare& send, const NcclShare& receive) = 0;
 };
-
-// In bytes; 0 if there is no such ncclDataType_t.
-int64_t NcclTypeBytes(uint8_t type);
-// Of the larger of what a rank sends and receives, in a communicator of so many.
-int64_t OperationBytes(const nccl::Entry& entry, int ranks);
-// "AllReduce".
-const char* NameOf(nccl::Operation operation);
-// "AllReduce of 1024 float32, sum".
-std::string Describe(const nccl::Entry& entry);
 
 // Time only passes in Advance(), which nobody calls before all who could still start something
 // earlier have been heard. Not thread-safe.
@@ -249,7 +240,7 @@ class NcclWorld {
   void Complete(OperationId id, VirtualTime now);
   void EndTicket(NcclTicket id, Ticket& ticket, VirtualTime now);
   // `share` does not fit to what others do.
-  void Mismatch(const Communicator& communicator, const Operation& operation,
+  void ReportMismatch(const Communicator& communicator, const Operation& operation,
                 const NcclShare& share);
   std::string DescribeStranded(const Communicator& communicator, const Operation& operation,
                                const Stranded& stranded) const;

@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "fabric/collectives/nccl_operation.h"
 
 namespace phantora {
 namespace {

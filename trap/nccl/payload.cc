@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
+#include "fabric/collectives/nccl_operation.h"
 #include "trap/nccl/reduction.h"
 
 namespace phantora {

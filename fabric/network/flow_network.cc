@@ -115,12 +115,6 @@ std::vector<FlowId> FlowNetwork::Ended(VirtualTime now) {
   return ended;
 }
 
-double FlowNetwork::RateOf(FlowId flow) {
-  Settle();
-  const auto it = flows_.find(flow);
-  return it == flows_.end() ? 0 : it->second.rate;
-}
-
 double FlowNetwork::LeftOf(FlowId id, VirtualTime now) {
   Settle();
   const auto it = flows_.find(id);

@@ -327,23 +327,4 @@ Route NetworkGraph::SprayedRoute(NodeId from, NodeId to,
   return route;
 }
 
-uint64_t NetworkGraph::WaysBetween(NodeId from, NodeId to) {
-  const auto& distances = DistancesTo(to);
-  if (distances[from] == kNowhere) return 0;
-  std::map<std::pair<uint32_t, NodeId>, uint64_t, std::greater<>> ways;
-  ways[{distances[from], from}] = 1;
-  for (;;) {
-    const auto [key, count] = *ways.begin();
-    ways.erase(ways.begin());
-    if (key.second == to) return count;
-    for (const LinkId link : NextHops(key.second, distances)) {
-      const NodeId next = edges_.at(link).to;
-      uint64_t& sum = ways[{distances[next], next}];
-      sum = sum > std::numeric_limits<uint64_t>::max() - count
-                ? std::numeric_limits<uint64_t>::max()
-                : sum + count;
-    }
-  }
-}
-
 }  // namespace phantora

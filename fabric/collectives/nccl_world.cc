@@ -68,7 +68,8 @@ NcclWorld::Occupancy NcclWorld::OccupancyOf(const NcclEndpoint& endpoint,
                   communicator, endpoint.rank, entry.peer, bytes,
                   sends.Beside(OneMachine(communicator, endpoint.rank, entry.peer)), false)
         : i < given.size()
-            ? options_.planner->Given(communicator, entry.operation, bytes, given[i], false)
+            ? options_.planner->GivenCollective(communicator, entry.operation, bytes, given[i],
+                                                false)
             : options_.planner->Collective(communicator, entry.operation, bytes, false);
     most.sms = std::max(most.sms, plan->sms);
     most.memory_share = std::max(most.memory_share, plan->memory_share);
@@ -226,8 +227,8 @@ void NcclWorld::MakePlan(Operation& operation, const Communicator& communicator,
                                  : sender->second.sends.Beside(OneMachine(communicator, from, to)),
         now);
   } else if (operation.given) {
-    operation.plan =
-        options_.planner->Given(communicator, entry.operation, bytes, *operation.given, now);
+    operation.plan = options_.planner->GivenCollective(communicator, entry.operation, bytes,
+                                                       *operation.given, now);
   } else {
     operation.plan = options_.planner->Collective(communicator, entry.operation, bytes, now);
   }

@@ -66,9 +66,10 @@ class TransferPlanner {
                                                          nccl::Operation operation, int64_t bytes,
                                                          bool now) = 0;
   // The same where the algorithm and the protocol are given.
-  virtual std::shared_ptr<const TransferPlan> Given(const Communicator& communicator,
-                                                    nccl::Operation operation, int64_t bytes,
-                                                    const NcclGiven& given, bool now) {
+  virtual std::shared_ptr<const TransferPlan> GivenCollective(const Communicator& communicator,
+                                                              nccl::Operation operation,
+                                                              int64_t bytes, const NcclGiven& given,
+                                                              bool now) {
     static_cast<void>(given);
     return Collective(communicator, operation, bytes, now);
   }
@@ -241,12 +242,12 @@ class NcclWorld {
   void EndTicket(NcclTicket id, Ticket& ticket, VirtualTime now);
   // `share` does not fit to what others do.
   void ReportMismatch(const Communicator& communicator, const Operation& operation,
-                const NcclShare& share);
+                      const NcclShare& share);
   std::string DescribeStranded(const Communicator& communicator, const Operation& operation,
                                const Stranded& stranded) const;
   std::string DescribeMissing(const Communicator& communicator, const Operation& operation) const;
   const Communicator* CommunicatorOf(nccl::Handle handle) const;
-  // Of one that somebody still waits for; else nullptr.
+  // The communicator of an operation that somebody still waits for; else nullptr.
   const Communicator* CommunicatorOf(const Operation& operation) const;
   // The ticket if it is not over, else nullptr.
   const Ticket* UnfinishedTicket(NcclTicket id) const;

@@ -14,7 +14,7 @@ namespace phantora {
 namespace {
 
 constexpr uint32_t kNowhere = std::numeric_limits<uint32_t>::max();
-// Of distances to destinations that are remembered.
+// Distances to destinations that are remembered at most.
 constexpr size_t kMostRemembered = size_t{1} << 26;
 
 // SplitMix64: a hash of each switch's own, as switches have seeds of their own.

@@ -43,9 +43,9 @@ struct PacketOptions {
   bool pause = true;
   // A pause ends when the buffer is so far below where it began: two packets (Zhu et al.).
   double resume_packets = 2;
-  // Of all links; none: they mark nothing.
+  // How all links mark packets; none: they do not.
   std::optional<RedMarking> marking;
-  // Of all senders; none: they send as fast as their links.
+  // How all senders react to marks; none: they send as fast as their links.
   std::optional<DcqcnOptions> congestion_control;
   // Of each sending link. A message is not begun before its turn, whoever's it is; 0: no bound.
   double messages_per_s = 0;

@@ -92,17 +92,17 @@ Channel::State Channel::Step(GpuServices& services, bool& worked, int64_t& budge
   return state;
 }
 
-uint32_t Channel::Hidden() const {
+uint32_t Channel::UnrevealedSubmissions() const {
   uint32_t put = 0;
   if (dead_ || !enabled_ || !ReadUserd(abi::kUserdGpPut, &put)) return 0;
   if (put >= config_.gpfifo_entries) return 1;  // fetching it fails the channel
   return (put + config_.gpfifo_entries - revealed_) % config_.gpfifo_entries;
 }
 
-uint32_t Channel::Room() const {
+uint32_t Channel::FreeEntries() const {
   uint32_t put = 0;
   if (dead_ || !ReadUserd(abi::kUserdGpPut, &put)) return config_.gpfifo_entries;
-  return RoomAfter(put);
+  return FreeEntriesAfter(put);
 }
 
 bool Channel::Busy() const {
@@ -119,9 +119,9 @@ VirtualTime Channel::BusyUntil() const {
   return until;
 }
 
-bool Channel::Shares() const {
+bool Channel::HasOpenSharedWork() const {
   return std::any_of(subchannels_.begin(), subchannels_.end(), [](const Bound& bound) {
-    return bound.object != nullptr && bound.object->Shares();
+    return bound.object != nullptr && bound.object->HasOpenSharedWork();
   });
 }
 

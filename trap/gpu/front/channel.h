@@ -63,14 +63,14 @@ class Channel : private MethodSink {
     return Step(services, worked, budget);
   }
 
-  // Of a gated channel: submissions that have not been revealed.
-  uint32_t Hidden() const;
+  // Submissions of a gated channel that have not been revealed.
+  uint32_t UnrevealedSubmissions() const;
   // Entries that can be submitted before the next one is fetched: now, and after what has
   // been revealed.
-  uint32_t Room() const;
+  uint32_t FreeEntries() const;
   // `more`: submissions that are to be revealed.
-  uint32_t RoomAfterRevealed(uint32_t more = 0) const {
-    return RoomAfter((revealed_ + more) % config_.gpfifo_entries);
+  uint32_t FreeEntriesAfterRevealed(uint32_t more = 0) const {
+    return FreeEntriesAfter((revealed_ + more) % config_.gpfifo_entries);
   }
   // `submitted`: when the host did.
   void Reveal(VirtualTime submitted) {
@@ -83,7 +83,7 @@ class Channel : private MethodSink {
   bool Busy() const;
   VirtualTime BusyUntil() const;
   // Is there SharedWork under way whose end is not known?
-  bool Shares() const;
+  bool HasOpenSharedWork() const;
 
   // Semaphores written so far.
   uint64_t releases() const { return releases_; }
@@ -112,7 +112,7 @@ class Channel : private MethodSink {
   // USERD words, shared with the tracee.
   bool ReadUserd(uint64_t offset, uint32_t* value) const;
   // One entry always stays free: GP_PUT = GP_GET says that all are.
-  uint32_t RoomAfter(uint32_t put) const {
+  uint32_t FreeEntriesAfter(uint32_t put) const {
     return (gp_get_ + 2 * config_.gpfifo_entries - 1 - put) % config_.gpfifo_entries;
   }
   void WriteNotification(uint32_t index, uint32_t info32, uint16_t status, uint64_t time_ns);

@@ -20,7 +20,7 @@ class ComputeObject : public EngineObject {
   Progress Method(ExecutionContext& context, uint32_t method, uint32_t data) override;
   bool Busy() const override { return queue_.Busy(); }
   VirtualTime BusyUntil() const override { return queue_.BusyUntil(); }
-  bool Shares() const override { return queue_.Shares(); }
+  bool HasOpenSharedWork() const override { return queue_.HasOpenSharedWork(); }
   size_t Bulk(ExecutionContext& context, uint32_t method,
               absl::Span<const uint32_t> words) override;
 

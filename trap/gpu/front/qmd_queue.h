@@ -44,7 +44,7 @@ class QmdQueue {
     for (const auto& running : running_) until = std::min(until, running->Ends());
     return until;
   }
-  bool Shares() const {
+  bool HasOpenSharedWork() const {
     return std::any_of(running_.begin(), running_.end(), [](const auto& running) {
       return running->shared && running->shared->started() &&
              running->shared->End() == VirtualTime::Infinity();

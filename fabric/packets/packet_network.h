@@ -165,6 +165,12 @@ class PacketNetwork {
   // One event; false if nothing can move any more.
   bool Step();
   void Handle(const Event& event);
+  void StartFlow(uint32_t number);
+  // `run`: which start of the timer it is; a flow's timers are started anew.
+  void OnAlphaTimer(uint32_t number, uint64_t run);
+  void OnIncreaseTimer(uint32_t number, uint64_t run);
+  // The flow has these bytes more to send.
+  void SendMore(uint32_t number, double bytes);
   // Sends a packet if it can.
   void Kick(LinkId link);
   void Send(LinkId link, uint32_t packet);

@@ -30,7 +30,9 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 if 'TEST_SRCDIR' in os.environ:
   ROOT = os.path.join(os.environ['TEST_SRCDIR'], os.environ.get('TEST_WORKSPACE', ''))
 sys.path.insert(0, os.path.join(ROOT, 'trap', 'abi', 'generator'))
-import abi_layouts  # noqa: E402  (found through the line above)
+import abi_dwarf  # noqa: E402  (found through the line above)
+import abi_headers  # noqa: E402
+import abi_tree  # noqa: E402
 
 # Driver series -> suffix of what changed in it (abi_layouts' naming), oldest first.
 SERIES = {535: '', 550: '_V550'}
@@ -56,13 +58,13 @@ class Ours:
       f.write(self.includes())
     subprocess.run(self.compiler() + ['-g', '-gdwarf-4', '-fno-eliminate-unused-debug-types',
                                       '-c', source, '-o', binary], check=True)
-    self.layouts = abi_layouts.Dwarf(binary, lambda path: path).names
+    self.layouts = abi_dwarf.Dwarf(binary, lambda path: path).names
     lost = [n for n in self.records if n not in self.layouts]
     if lost:
       raise SystemExit('the compiler does not know ' + ', '.join(lost))
 
   def includes(self):
-    return ''.join('#include "trap/abi/%s"\n' % h for h in HEADERS)
+    return ''.join('#include "trap/abi/generated/%s"\n' % h for h in HEADERS)
 
   def compiler(self):
     return ['g++', '-std=c++20', '-w', '-I' + ROOT]
@@ -74,7 +76,7 @@ class Ours:
       if m := re.match(r'// From (\S+)$', line):
         origin = m.group(1)
       elif re.match(r'// Class numbers, from ', line):
-        origin = abi_layouts.CLASS
+        origin = abi_headers.CLASS
       elif not stack and (m := re.match(r'// (since|only) (\d+)', line)):
         pending = (m.group(1), int(m.group(2)))
       elif m := re.match(r'inline constexpr uint(32|64)_t (\w+) =', line):
@@ -123,15 +125,15 @@ class Ours:
 
     def walk(record, owner, inner, prefix):
       for m in record.members:
-        if (m.name or '').startswith(abi_layouts.PAD):
+        if (m.name or '').startswith(abi_headers.PAD):
           continue
         if m.bits:
           raise SystemExit('%s.%s: bit fields are not supported' % (name, m.name))
         type_, path = m.type, m.name or ''
-        if isinstance(type_, abi_layouts.Array) and isinstance(type_.element, abi_layouts.Record):
+        if isinstance(type_, abi_dwarf.Array) and isinstance(type_.element, abi_dwarf.Record):
           path += '[0]' * len(type_.bounds)
           type_ = type_.element
-        if isinstance(type_, abi_layouts.Record):
+        if isinstance(type_, abi_dwarf.Record):
           separator = '.' if m.name else ''
           if type_.name:  # its markers are listed under its own name
             walk(type_, type_.name, '', prefix + path + separator)
@@ -209,7 +211,7 @@ class Comparison:
   def __init__(self, version, root, ours, scratch):
     self.version, self.series = version, int(version.split('.')[0])
     self.ours, self.scratch = ours, scratch
-    self.tree = abi_layouts.Tree(root)
+    self.tree = abi_tree.Tree(root)
     self.errors, self.unchecked, self.notes, self.checked = [], {}, [], 0
 
   def error(self, where, text):
@@ -286,14 +288,14 @@ class Comparison:
       if layout.members or layout.size:
         theirs.append(('size %s' % name, 'sizeof(%s)' % c_name))
         ours.append(('size %s' % name, 'sizeof(%s)' % mine))
-      fields = {path: member for path, _, member in abi_layouts.flatten(layout)}
+      fields = {path: member for path, _, member in abi_dwarf.flatten(layout)}
       mine_fields = {self._plain(path): (path, marker)
                      for path, marker in self.ours.members(mine).items()}
       for path, member in fields.items():
         marker = ''
-        if abi_layouts.is_pointer(member.type):
+        if abi_headers.is_pointer(member.type):
           marker = 'pointer'
-        elif abi_layouts.is_fd(member.name, member.type):
+        elif abi_headers.is_fd(member.name, member.type):
           marker = 'fd'
         if path not in mine_fields:
           self.error(note.where, '%s.%s%s is missing in trap/abi' %
@@ -304,7 +306,7 @@ class Comparison:
           self.error(note.where, '%s.%s is %s, trap/abi treats it as %s' %
                      (name, path, marker or 'plain', my_marker or 'plain'))
         expressions = [('offset', 'offsetof(%s, %s)'), ('width', 'sizeof(((%s*)0)->%s)')]
-        if isinstance(member.type, abi_layouts.Array):
+        if isinstance(member.type, abi_dwarf.Array):
           expressions.append(('element', 'sizeof(((%s*)0)->%s' +
                               '[0]' * len(member.type.bounds) + ')'))
         if path.endswith('[0]') or '[0].' in path:  # the array of structures around it
@@ -334,7 +336,7 @@ class Comparison:
   @staticmethod
   def _plain(path):
     """Undoes the underscore that C++ keywords got."""
-    return '.'.join(p[:-1] if p[:-1] in abi_layouts.KEYWORDS and p.endswith('_') else p
+    return '.'.join(p[:-1] if p[:-1] in abi_headers.KEYWORDS and p.endswith('_') else p
                     for p in path.split('.'))
 
   def _constants(self, theirs, ours):
@@ -361,7 +363,7 @@ class Comparison:
       if note.series is None and ranged and partner in self.ours.constants:
         # The remark about the series is on the _SHIFT line.
         note = Note(note.where, note.origin, self.ours.constants[partner].series)
-      if note.origin == abi_layouts.CLASS and not present:
+      if note.origin == abi_headers.CLASS and not present:
         # A class of another series, or one that only g_allclasses.h, which the cache lacks, lists.
         self.skip(note if not self.tree.has_sdk() else
                   Note(note.where, 'classes that these headers do not list', None))
@@ -380,7 +382,7 @@ class Comparison:
       if name not in self.ours.constants:
         self.error('rm_classes.h', 'class %s is missing in trap/abi' % name)
     for name, macro in self.tree.macros.items():
-      header = next((h for h in abi_layouts.HEADERS if h.wants_macro(name, macro)), None)
+      header = next((h for h in abi_headers.HEADERS if h.wants_macro(name, macro)), None)
       if header is None or name in chosen or name + '_MASK' in chosen:
         continue
       if re.match(r'NV_ESC_|UVM_', name) and isinstance(macro.value, int):
@@ -388,7 +390,7 @@ class Comparison:
       elif isinstance(macro.value, int):
         self.notes.append('constant %s is not in trap/abi' % name)
     for name, record in self.tree.records.items():
-      header = next((h for h in abi_layouts.HEADERS if h.wants_record(record)), None)
+      header = next((h for h in abi_headers.HEADERS if h.wants_record(record)), None)
       if header and name not in self.where:
         self.error(header.name, 'structure %s is missing in trap/abi' % name)
 
@@ -417,7 +419,7 @@ class Comparison:
       if name.startswith('NV_ESC_') and macro.file.endswith(
           ('nv_escape.h', 'nv-ioctl-numbers.h', 'nv-ioctl-numa.h')):
         ask('EscapeName', macro.value, {name} | RENAMED.get(macro.value, set()))
-      if name.startswith('UVM_') and abi_layouts.is_uvm_ioctl(self.tree, name):
+      if name.startswith('UVM_') and abi_tree.is_uvm_ioctl(self.tree, name):
         ask('UvmIoctlName', macro.value, {name})
     return wanted, ''.join(tail)
 

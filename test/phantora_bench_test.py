@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""phantora_bench.py on an emulated GPU: what it measures there is what the kernels were priced at.
+"""phantora_bench.pyz on an emulated GPU: what it measures there is what the kernels were priced at.
 
-usage: phantora_bench_test.py PHANTORA_RUN PHANTORA_BENCH_PY BENCH_ROWS_PY KERNEL_ROWS_PY KERNEL_PRICES
+usage: phantora_bench_test.py PHANTORA_RUN PHANTORA_BENCH_PYZ KERNEL_ROWS_PY KERNEL_PRICES
 """
 
 import json
@@ -14,11 +14,12 @@ import unittest
 
 import kernel_trace
 
-PHANTORA_RUN, BENCH, _, KERNEL_ROWS, KERNEL_PRICES = sys.argv[1:6]
+PHANTORA_RUN, BENCH, KERNEL_ROWS, KERNEL_PRICES = sys.argv[1:5]
 GPU = "h100-sxm5-80gb"
-sys.path.insert(0, os.path.dirname(os.path.realpath(BENCH)))
-import bench_rows  # pylint: disable=wrong-import-position
-import phantora_bench  # pylint: disable=wrong-import-position
+sys.path.insert(0, os.path.dirname(os.path.realpath(KERNEL_ROWS)))
+from bench import ops, rows as bench_rows  # pylint: disable=wrong-import-position
+from bench.catalogue import define_all  # pylint: disable=wrong-import-position
+from bench.samples import summary  # pylint: disable=wrong-import-position
 
 
 def phantora(*options, mode="zero"):
@@ -70,10 +71,10 @@ class EmulatedTest(unittest.TestCase):
         self.assertGreater(len(self.first), 5)
         self.assertLess(len(self.first), len(self.lines))
         self.assertEqual(self.first, self.lines[:len(self.first)])
-        keys = [phantora_bench.key_of(line) for line in self.lines[1:]]
+        keys = [ops.key_of(line) for line in self.lines[1:]]
         self.assertEqual(len(keys), len(set(keys)))
-        phantora_bench.define_all()
-        self.assertEqual(set(keys), {op.key for op in phantora_bench.OPS.values() if op.level == 0
+        define_all()
+        self.assertEqual(set(keys), {op.key for op in ops.OPS.values() if op.level == 0
                                      and op.parameters.get("bytes", 0) <= 1 << 24})
 
     def test_what_is_said_of_the_gpu(self):
@@ -97,7 +98,7 @@ class EmulatedTest(unittest.TestCase):
         self.assertEqual(self.rows.returncode, 0, self.rows)
         rows = rows_of(self.root / "out/kernels.tsv")
         log, priced = self.root / "kernels.jsonl", self.root / "priced.tsv"
-        result = phantora("--log-kernels", log, "--", kernel_trace.PYTHON, bench_rows.__file__, "--run", self.file,
+        result = phantora("--log-kernels", log, "--", kernel_trace.PYTHON, BENCH, "rows", "--run", self.file,
                           mode="fixed")
         self.assertEqual(result.returncode, 0, result)
         priced.write_text(subprocess.run([sys.executable, KERNEL_ROWS, "priced", log], check=True, text=True,
@@ -162,13 +163,13 @@ class EmulatedTest(unittest.TestCase):
 class SamplesTest(unittest.TestCase):
     def test_outliers_are_rejected(self):
         good = [1e-4 + i * 1e-7 for i in range(-10, 11)]
-        found = phantora_bench.summary(good + [5e-4, 9e-4], 1e-9)
+        found = summary(good + [5e-4, 9e-4], 1e-9)
         self.assertEqual((found["samples"], found["rejected"]), (23, 2))
         self.assertAlmostEqual(found["time_us"], 100)
         self.assertAlmostEqual(found["error"], 0.008, delta=0.002)
 
     def test_no_less_than_the_resolution(self):
-        self.assertEqual(phantora_bench.summary([1e-5] * 7, 5e-7)["error"], 0.05)
+        self.assertEqual(summary([1e-5] * 7, 5e-7)["error"], 0.05)
 
 
 class JoinTest(unittest.TestCase):
@@ -190,7 +191,7 @@ class JoinTest(unittest.TestCase):
             line["kernels"] = [{"name": name, "time_us": 10 + i} for i, name in enumerate(kernels)]
         launches = [{"symbol": symbol, "row": self.row(symbol[-6:]) if is_known else None}
                     for symbol, is_known in zip(self.SYMBOLS, known)]
-        rows, left_out = bench_rows.join([line], {phantora_bench.key_of(line): (launches, others)})
+        rows, left_out = bench_rows.join([line], {ops.key_of(line): (launches, others)})
         return [(row["time_us"], row["error"]) for row in rows], list(left_out)
 
     def test_work_that_was_measured_twice(self):

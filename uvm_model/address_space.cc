@@ -181,12 +181,6 @@ AddressSpace::Fault AddressSpace::Copy(uint64_t destination, AddressSpace& sourc
   return std::nullopt;
 }
 
-uint64_t AddressSpace::MappedBytes() const {
-  uint64_t total = 0;
-  for (const auto& [va, segment] : segments_) total += segment.length;
-  return total;
-}
-
 std::optional<std::pair<uint64_t, uint64_t>> AddressSpace::RangeAround(uint64_t va) {
   constexpr int kMostPieces = 64;  // each way
   const auto at = Containing(va);
@@ -199,7 +193,8 @@ std::optional<std::pair<uint64_t, uint64_t>> AddressSpace::RangeAround(uint64_t 
     begin = before->first;
   }
   auto after = std::next(at);
-  for (int i = 0; i < kMostPieces && after != segments_.end() && after->first == end; ++i, ++after) {
+  for (int i = 0; i < kMostPieces && after != segments_.end() && after->first == end;
+       ++i, ++after) {
     end += after->second.length;
   }
   return std::pair(begin, end - begin);

@@ -48,7 +48,6 @@ class AddressSpace {
   // that this process can address; nullptr otherwise.
   uint8_t* Pointer(uint64_t va, uint64_t length);
 
-  uint64_t MappedBytes() const;
   // What is mapped around `va` without a gap, as far as a few mappings: begin and length. nullopt:
   // nothing is mapped there.
   std::optional<std::pair<uint64_t, uint64_t>> RangeAround(uint64_t va);

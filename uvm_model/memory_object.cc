@@ -5,7 +5,6 @@
 #include <linux/falloc.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -150,12 +149,6 @@ MemoryObject::Run OwnedMemory::RunAt(uint64_t offset, uint64_t length) {
   if (data != at) return {true, std::min<uint64_t>(length, data - at)};
   const off_t hole = lseek(fd_, at, SEEK_HOLE);
   return {false, hole < 0 ? length : std::min<uint64_t>(length, hole - at)};
-}
-
-uint64_t OwnedMemory::ResidentBytes() const {
-  struct stat status;
-  if (fd_ < 0 || fstat(fd_, &status) != 0) return 0;
-  return static_cast<uint64_t>(status.st_blocks) * 512;
 }
 
 }  // namespace phantora

@@ -77,9 +77,6 @@ class OwnedMemory : public MemoryObject {
   uint8_t* HostPointer() override;
   int MappableFd() override;
 
-  // Bytes of host memory that the object occupies now.
-  uint64_t ResidentBytes() const;
-
  private:
   bool Materialise();
 

@@ -75,13 +75,13 @@ class Communicators {
  private:
   // Ranks that wait for each other to make a communicator.
   struct Gathering {
-    // By rank; of a split, by rank of the parent.
+    // By rank; in a split, by rank of the parent.
     std::map<int, nccl::Handle> present;
     int expected = 0;
     std::string what;  // for messages
-    // Of a split.
+    // What each rank of the parent brought to a split.
     std::map<int, std::pair<int32_t, int32_t>> color_and_key;
-    // Of a shrink: ranks of the parent that stay.
+    // Ranks of the parent that a shrink keeps.
     std::vector<int> staying;
   };
   // More than one under a key if some ranks have called again before others have once.

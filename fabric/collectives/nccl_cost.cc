@@ -16,7 +16,7 @@ using ByGeneration = std::array<ByNodes, 4>;            // Volta to Blackwell
 // Microseconds.
 constexpr std::array<ByProtocol, kNcclAlgorithms> kBaseLatency = {
     {{6.8, 14.0, 8.4}, {6.6, 14.0, 8.4}, {}, {}, {}, {}, {8, 8, 8}}};
-// Of a hop, by link: NVLink, PCIe, network.
+// Latency of a hop, us, by link: NVLink, PCIe, network.
 constexpr int kNvlink = 0, kPcie = 1, kNetwork = 2;
 constexpr std::array<std::array<ByProtocol, kNcclAlgorithms>, 3> kHopLatency = {{
     {{{0.6, 1.25, 4.0},
@@ -86,7 +86,7 @@ bool Exists(const NcclTopology& topology, Collective collective, Algorithm algor
   return false;
 }
 
-// Of the ring's view: how often everything goes around, times ranks.
+// Steps of a ring: how often everything goes around, times ranks.
 double StepsOf(const NcclTopology& topology, Collective collective) {
   const double ranks = topology.ranks;
   switch (collective) {

@@ -36,7 +36,7 @@ struct NcclTopology {
   bool amd_cpu = false;   // or a mixture
   bool ll128 = true;      // LL128 may be used: NVLink within nodes, the same GPUs everywhere
   bool coll_net = false;  // the network reduces (SHARP)
-  // Of Tree, Ring, CollNetDirect, CollNetChain, NVLS, NVLSTree, PAT.
+  // By algorithm: Tree, Ring, CollNetDirect, CollNetChain, NVLS, NVLSTree, PAT.
   std::array<NcclGraph, kNcclAlgorithms> graphs;
   bool same_channels = true;      // all channels of a ring go the same way
   double network_latency_us = 0;  // that the network plug-in states; InfiniBand's states 0

@@ -113,9 +113,10 @@ std::shared_ptr<const TransferPlan> NcclPlanner::Collective(const Communicator& 
   return PlanOf(communicator, operation, bytes, std::nullopt, now);
 }
 
-std::shared_ptr<const TransferPlan> NcclPlanner::Given(const Communicator& communicator,
-                                                       nccl::Operation operation, int64_t bytes,
-                                                       const NcclGiven& given, bool now) {
+std::shared_ptr<const TransferPlan> NcclPlanner::GivenCollective(const Communicator& communicator,
+                                                                 nccl::Operation operation,
+                                                                 int64_t bytes,
+                                                                 const NcclGiven& given, bool now) {
   return PlanOf(communicator, operation, bytes, given, now);
 }
 

@@ -25,9 +25,9 @@ class NcclPlanner : public TransferPlanner {
   std::shared_ptr<const TransferPlan> Collective(const Communicator& communicator,
                                                  nccl::Operation operation, int64_t bytes,
                                                  bool now) override;
-  std::shared_ptr<const TransferPlan> Given(const Communicator& communicator,
-                                            nccl::Operation operation, int64_t bytes,
-                                            const NcclGiven& given, bool now) override;
+  std::shared_ptr<const TransferPlan> GivenCollective(const Communicator& communicator,
+                                                      nccl::Operation operation, int64_t bytes,
+                                                      const NcclGiven& given, bool now) override;
   std::shared_ptr<const TransferPlan> Message(const Communicator& communicator, int from, int to,
                                               int64_t bytes, int messages, bool now) override;
   void Forget() override;

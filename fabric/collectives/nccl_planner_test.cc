@@ -56,8 +56,8 @@ TEST_F(NcclPlannerTest, PlansAreKeptUntilRoutesChange) {
 TEST_F(NcclPlannerTest, WhatNcclHasChosenIsTaken) {
   On("dgx-h100:1");
   const auto given = [this](NcclAlgorithm algorithm, NcclProtocol protocol) {
-    return planner_->Given(communicator_, nccl::Operation::kAllReduce, 64 * kMib,
-                           {algorithm, protocol}, false);
+    return planner_->GivenCollective(communicator_, nccl::Operation::kAllReduce, 64 * kMib,
+                                     {algorithm, protocol}, false);
   };
   EXPECT_EQ(AllReduce(64 * kMib)->name, "NVLS Simple");
   EXPECT_EQ(given(NcclAlgorithm::kRing, NcclProtocol::kLl128)->name, "Ring LL128");

@@ -31,7 +31,7 @@ NcclTiming TimingOf(const NcclTopology& topology, const FabricFacts& facts,
                     NcclCollective collective, NcclAlgorithm algorithm, NcclProtocol protocol,
                     int64_t bytes, double wire_us);
 
-// Of send and receive.
+// The shares of a send and its receive.
 WireShares MessageSharesOf(GpuGeneration generation, NcclProtocol protocol);
 
 // One message, among `messages` that its sender has in a group, all within its machine or all

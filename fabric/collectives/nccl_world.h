@@ -17,11 +17,11 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
 #include "absl/types/span.h"
 #include "clock/virtual_time.h"
 #include "fabric/collectives/communicators.h"
 #include "fabric/collectives/nccl_cost.h"
+#include "fabric/collectives/nccl_operation.h"
 #include "fabric/library/wire.h"
 #include "fabric/network/flow_network.h"
 #include "fabric/network/network_events.h"
@@ -66,9 +66,10 @@ class TransferPlanner {
                                                          nccl::Operation operation, int64_t bytes,
                                                          bool now) = 0;
   // The same where the algorithm and the protocol are given.
-  virtual std::shared_ptr<const TransferPlan> Given(const Communicator& communicator,
-                                                    nccl::Operation operation, int64_t bytes,
-                                                    const NcclGiven& given, bool now) {
+  virtual std::shared_ptr<const TransferPlan> GivenCollective(const Communicator& communicator,
+                                                              nccl::Operation operation,
+                                                              int64_t bytes, const NcclGiven& given,
+                                                              bool now) {
     static_cast<void>(given);
     return Collective(communicator, operation, bytes, now);
   }
@@ -98,15 +99,6 @@ class PayloadMover {
   virtual void Collective(absl::Span<const NcclShare> shares) = 0;
   virtual void Message(const NcclShare& send, const NcclShare& receive) = 0;
 };
-
-// In bytes; 0 if there is no such ncclDataType_t.
-int64_t NcclTypeBytes(uint8_t type);
-// Of the larger of what a rank sends and receives, in a communicator of so many.
-int64_t OperationBytes(const nccl::Entry& entry, int ranks);
-// "AllReduce".
-const char* NameOf(nccl::Operation operation);
-// "AllReduce of 1024 float32, sum".
-std::string Describe(const nccl::Entry& entry);
 
 // Time only passes in Advance(), which nobody calls before all who could still start something
 // earlier have been heard. Not thread-safe.
@@ -249,13 +241,13 @@ class NcclWorld {
   void Complete(OperationId id, VirtualTime now);
   void EndTicket(NcclTicket id, Ticket& ticket, VirtualTime now);
   // `share` does not fit to what others do.
-  void Mismatch(const Communicator& communicator, const Operation& operation,
-                const NcclShare& share);
+  void ReportMismatch(const Communicator& communicator, const Operation& operation,
+                      const NcclShare& share);
   std::string DescribeStranded(const Communicator& communicator, const Operation& operation,
                                const Stranded& stranded) const;
   std::string DescribeMissing(const Communicator& communicator, const Operation& operation) const;
   const Communicator* CommunicatorOf(nccl::Handle handle) const;
-  // Of one that somebody still waits for; else nullptr.
+  // The communicator of an operation that somebody still waits for; else nullptr.
   const Communicator* CommunicatorOf(const Operation& operation) const;
   // The ticket if it is not over, else nullptr.
   const Ticket* UnfinishedTicket(NcclTicket id) const;

@@ -23,7 +23,7 @@ struct CheckedRow {
 
 struct CheckedTable {
   std::vector<CheckedRow> rows;
-  // Of rows that count.
+  // How many rows count, and how many of these are within the bound.
   int counted = 0, within = 0;
   double median = 0, worst = 0;  // absolute error; the worst with its sign
 };

@@ -344,7 +344,7 @@ namespace {
 
 // What is known of a communicator that is ready.
 template <typename Value>
-ncclResult_t Tell(ncclComm_t comm, int* out, const char* function, Value value) {
+ncclResult_t AnswerWith(ncclComm_t comm, int* out, const char* function, Value value) {
   const std::shared_ptr<nccl::Communicator> communicator = nccl::Find(comm, function);
   if (communicator == nullptr) return ncclInvalidArgument;
   if (out == nullptr) return nccl::MissingArgument(function, "out");
@@ -360,15 +360,15 @@ ncclResult_t Tell(ncclComm_t comm, int* out, const char* function, Value value) 
 extern "C" {
 
 ncclResult_t pncclCommCount(ncclComm_t comm, int* count) {
-  return Tell(comm, count, "CommCount", [](const auto& c) { return c.ranks(); });
+  return AnswerWith(comm, count, "CommCount", [](const auto& c) { return c.ranks(); });
 }
 
 ncclResult_t pncclCommCuDevice(ncclComm_t comm, int* device) {
-  return Tell(comm, device, "CommCuDevice", [](const auto& c) { return c.gpu().device; });
+  return AnswerWith(comm, device, "CommCuDevice", [](const auto& c) { return c.gpu().device; });
 }
 
 ncclResult_t pncclCommUserRank(ncclComm_t comm, int* rank) {
-  return Tell(comm, rank, "CommUserRank", [](const auto& c) { return c.rank(); });
+  return AnswerWith(comm, rank, "CommUserRank", [](const auto& c) { return c.rank(); });
 }
 
 }  // extern "C"

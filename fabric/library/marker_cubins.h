@@ -18,7 +18,7 @@ struct MarkerCubin {
   std::string_view image;
 };
 
-// Of every major compute capability that has one.
+// The cubins of all major compute capabilities that have one.
 inline std::array<MarkerCubin, 2> MarkerCubins() {
   return {{{80, MarkerCubinSm80()}, {90, MarkerCubinSm90()}}};
 }

@@ -7,7 +7,7 @@
 
 namespace phantora::nccl {
 
-// Of ncclConfig_t, what is not ignored.
+// What of ncclConfig_t is not ignored.
 struct Config {
   bool blocking = true;
   int min_ctas = -1, max_ctas = -1;  // -1: not set

@@ -10,7 +10,7 @@
 
 namespace phantora::nccl {
 
-// Of the capture that records what is enqueued into `stream`; 0 if it runs.
+// The number of the capture that records what is enqueued into `stream`; 0 if it runs.
 uint64_t CaptureOf(CudaStream stream);
 
 class StreamOrder {

@@ -14,7 +14,7 @@ namespace {
 constexpr double kPicosecondsPerSecond = 1e12;
 // What rounding leaves of a flow.
 constexpr double kNothing = 1e-6;
-// Of a link, that is left when it is full.
+// The share of a link's capacity that is left when it counts as full.
 constexpr double kFull = 1e-9;
 // More than anybody asks for.
 constexpr double kMuchRoom = 1000;
@@ -113,12 +113,6 @@ std::vector<FlowId> FlowNetwork::Ended(VirtualTime now) {
     }
   }
   return ended;
-}
-
-double FlowNetwork::RateOf(FlowId flow) {
-  Settle();
-  const auto it = flows_.find(flow);
-  return it == flows_.end() ? 0 : it->second.rate;
 }
 
 double FlowNetwork::LeftOf(FlowId id, VirtualTime now) {

@@ -72,8 +72,6 @@ class FlowNetwork {
 
   // Bytes that it still has to move; 0 for one that is over.
   double LeftOf(FlowId flow, VirtualTime now);
-  // Bytes/s; 0 for one that is over or cannot move.
-  double RateOf(FlowId flow);
   size_t flows() const { return flows_.size(); }
   // The rate, in bytes/s of the link, that one more flow with this weight may expect there, beside
   // others of weight `expected` that are not there yet; by what was divided last.

@@ -14,7 +14,7 @@ namespace phantora {
 namespace {
 
 constexpr uint32_t kNowhere = std::numeric_limits<uint32_t>::max();
-// Of distances to destinations that are remembered.
+// Distances to destinations that are remembered at most.
 constexpr size_t kMostRemembered = size_t{1} << 26;
 
 // SplitMix64: a hash of each switch's own, as switches have seeds of their own.
@@ -325,25 +325,6 @@ Route NetworkGraph::SprayedRoute(NodeId from, NodeId to,
     }
   }
   return route;
-}
-
-uint64_t NetworkGraph::WaysBetween(NodeId from, NodeId to) {
-  const auto& distances = DistancesTo(to);
-  if (distances[from] == kNowhere) return 0;
-  std::map<std::pair<uint32_t, NodeId>, uint64_t, std::greater<>> ways;
-  ways[{distances[from], from}] = 1;
-  for (;;) {
-    const auto [key, count] = *ways.begin();
-    ways.erase(ways.begin());
-    if (key.second == to) return count;
-    for (const LinkId link : NextHops(key.second, distances)) {
-      const NodeId next = edges_.at(link).to;
-      uint64_t& sum = ways[{distances[next], next}];
-      sum = sum > std::numeric_limits<uint64_t>::max() - count
-                ? std::numeric_limits<uint64_t>::max()
-                : sum + count;
-    }
-  }
 }
 
 }  // namespace phantora

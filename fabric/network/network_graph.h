@@ -57,8 +57,6 @@ class NetworkGraph {
   Route RouteBetween(NodeId from, NodeId to, Multipath multipath, uint64_t hash = 0, int paths = 1,
                      double weight = 1);
   void BeginChoices() { chosen_.clear(); }
-  // Shortest ways between two nodes; saturates.
-  uint64_t WaysBetween(NodeId from, NodeId to);
 
   // Why there is no way, in words: "leaf 3 to spine 1 failed at 3 ms"; empty if there is one, or no
   // failure is the reason.

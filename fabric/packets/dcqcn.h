@@ -39,7 +39,6 @@ class DcqcnRate {
       : options_(options), line_(link_bytes_per_s), rate_(line_), target_(line_) {}
 
   double bytes_per_s() const { return rate_; }
-  double alpha() const { return alpha_; }
   // It has been told of congestion, and has not got back to the link's speed.
   bool limited() const { return limited_; }
 

@@ -25,15 +25,19 @@ TEST(DcqcnTest, TheFirstNotificationHalvesIt) {
 
 TEST(DcqcnTest, AlphaFollowsNotifications) {
   const DcqcnOptions options;
-  DcqcnRate rate(&options, kLine);
-  rate.OnCnp();
-  rate.OnAlphaTimer();
-  EXPECT_DOUBLE_EQ(rate.alpha(), 1);  // 255/256 of 1, and 1/256
-  rate.OnAlphaTimer();
-  EXPECT_DOUBLE_EQ(rate.alpha(), 255.0 / 256);
-  const double before = rate.bytes_per_s();
-  rate.OnCnp();
-  EXPECT_DOUBLE_EQ(rate.bytes_per_s(), before * (1 - 255.0 / 512));
+  // What the second notification leaves of the rate, after so many periods: 1 - alpha/2.
+  const auto left_after = [&options](int periods) {
+    DcqcnRate rate(&options, kLine);
+    rate.OnCnp();
+    for (int i = 0; i < periods; ++i) rate.OnAlphaTimer();
+    const double before = rate.bytes_per_s();
+    rate.OnCnp();
+    return rate.bytes_per_s() / before;
+  };
+  // The first period saw a notification: 255/256 of 1, and 1/256.
+  EXPECT_DOUBLE_EQ(left_after(1), 1 - 1.0 / 2);
+  EXPECT_DOUBLE_EQ(left_after(2), 1 - 255.0 / 256 / 2);
+  EXPECT_DOUBLE_EQ(left_after(3), 1 - 255.0 / 256 * 255 / 256 / 2);
 }
 
 TEST(DcqcnTest, RecoversByHalvesThenAddsThenHurries) {

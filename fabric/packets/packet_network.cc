@@ -121,69 +121,71 @@ bool PacketNetwork::Step() {
 void PacketNetwork::Handle(const Event& event) {
   const uint32_t subject = event.subject;
   switch (event.what) {
-    case What::kStart: {
-      Flow& flow = flows_[subject];
-      if (flow.left == 0 || flow.paths.empty()) {
-        ended_.emplace_back(now_, FlowId{subject} + 1);
-        return;
-      }
-      const LinkId first = flow.paths[0][0];
-      if (options_.congestion_control) {
-        flow.rate.emplace(&*options_.congestion_control, links_[first].bytes_per_s);
-      }
-      flow.last_sent = now_;
-      links_[first].own.push_back(subject);
-      Kick(first);
-      return;
-    }
+    case What::kStart:
+      return StartFlow(subject);
     case What::kSent:
-      Sent(static_cast<LinkId>(event.detail), subject);
-      return;
+      return Sent(static_cast<LinkId>(event.detail), subject);
     case What::kArrived:
-      Arrived(subject);
-      return;
+      return Arrived(subject);
     case What::kPause:
       links_[subject].paused = true;
       return;
     case What::kResume:
       links_[subject].paused = false;
-      Kick(subject);
-      return;
+      return Kick(subject);
     case What::kWake:
       if (links_[subject].wake == now_) links_[subject].wake = VirtualTime::Infinity();
-      Kick(subject);
-      return;
+      return Kick(subject);
     case What::kCnp:
-      Notify(subject);
-      return;
-    case What::kAlpha: {
-      Flow& flow = flows_[subject];
-      if (event.detail != flow.alpha_run) return;
-      flow.alpha_running = flow.left > 0 && flow.rate->limited();
-      if (!flow.alpha_running) return;
-      flow.rate->OnAlphaTimer();
-      Post(now_ + options_.congestion_control->alpha_timer, What::kAlpha, subject, event.detail);
-      return;
-    }
-    case What::kIncrease: {
-      Flow& flow = flows_[subject];
-      if (event.detail != flow.increase_run || flow.left <= 0 || !flow.rate->limited()) return;
-      flow.rate->OnIncreaseTimer();
-      Post(now_ + options_.congestion_control->increase_timer, What::kIncrease, subject,
-           event.detail);
-      Kick(flow.paths[0][0]);
-      return;
-    }
-    case What::kAgain: {
-      Flow& flow = flows_[subject];
-      const LinkId first = flow.paths[0][0];
-      if (flow.left == 0) links_[first].own.push_back(subject);
-      flow.left += static_cast<double>(event.detail);
-      flow.message_left += static_cast<double>(event.detail);
-      Kick(first);
-      return;
-    }
+      return Notify(subject);
+    case What::kAlpha:
+      return OnAlphaTimer(subject, event.detail);
+    case What::kIncrease:
+      return OnIncreaseTimer(subject, event.detail);
+    case What::kAgain:
+      return SendMore(subject, static_cast<double>(event.detail));
   }
+}
+
+void PacketNetwork::StartFlow(uint32_t number) {
+  Flow& flow = flows_[number];
+  if (flow.left == 0 || flow.paths.empty()) {
+    ended_.emplace_back(now_, FlowId{number} + 1);
+    return;
+  }
+  const LinkId first = flow.paths[0][0];
+  if (options_.congestion_control) {
+    flow.rate.emplace(&*options_.congestion_control, links_[first].bytes_per_s);
+  }
+  flow.last_sent = now_;
+  links_[first].own.push_back(number);
+  Kick(first);
+}
+
+void PacketNetwork::OnAlphaTimer(uint32_t number, uint64_t run) {
+  Flow& flow = flows_[number];
+  if (run != flow.alpha_run) return;
+  flow.alpha_running = flow.left > 0 && flow.rate->limited();
+  if (!flow.alpha_running) return;
+  flow.rate->OnAlphaTimer();
+  Post(now_ + options_.congestion_control->alpha_timer, What::kAlpha, number, run);
+}
+
+void PacketNetwork::OnIncreaseTimer(uint32_t number, uint64_t run) {
+  Flow& flow = flows_[number];
+  if (run != flow.increase_run || flow.left <= 0 || !flow.rate->limited()) return;
+  flow.rate->OnIncreaseTimer();
+  Post(now_ + options_.congestion_control->increase_timer, What::kIncrease, number, run);
+  Kick(flow.paths[0][0]);
+}
+
+void PacketNetwork::SendMore(uint32_t number, double bytes) {
+  Flow& flow = flows_[number];
+  const LinkId first = flow.paths[0][0];
+  if (flow.left == 0) links_[first].own.push_back(number);
+  flow.left += bytes;
+  flow.message_left += bytes;
+  Kick(first);
 }
 
 void PacketNetwork::Kick(LinkId id) {

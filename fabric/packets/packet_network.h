@@ -43,9 +43,9 @@ struct PacketOptions {
   bool pause = true;
   // A pause ends when the buffer is so far below where it began: two packets (Zhu et al.).
   double resume_packets = 2;
-  // Of all links; none: they mark nothing.
+  // How all links mark packets; none: they do not.
   std::optional<RedMarking> marking;
-  // Of all senders; none: they send as fast as their links.
+  // How all senders react to marks; none: they send as fast as their links.
   std::optional<DcqcnOptions> congestion_control;
   // Of each sending link. A message is not begun before its turn, whoever's it is; 0: no bound.
   double messages_per_s = 0;
@@ -165,6 +165,12 @@ class PacketNetwork {
   // One event; false if nothing can move any more.
   bool Step();
   void Handle(const Event& event);
+  void StartFlow(uint32_t number);
+  // `run`: which start of the timer it is; a flow's timers are started anew.
+  void OnAlphaTimer(uint32_t number, uint64_t run);
+  void OnIncreaseTimer(uint32_t number, uint64_t run);
+  // The flow has these bytes more to send.
+  void SendMore(uint32_t number, double bytes);
   // Sends a packet if it can.
   void Kick(LinkId link);
   void Send(LinkId link, uint32_t packet);

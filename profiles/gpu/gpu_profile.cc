@@ -55,6 +55,52 @@ GpuProfile::Rated RatedFrom(const Json& json) {
   return rated;
 }
 
+// Which of the chip's parts are there.
+void ReadParts(const Json& json, GpuProfile& profile) {
+  json.at("tpcs_per_gpc").get_to(profile.tpcs_per_gpc);
+  if (profile.tpcs_per_gpc.empty() || profile.tpcs_per_gpc.size() > 16) {
+    throw std::invalid_argument("tpcs_per_gpc must have 1 to 16 entries");
+  }
+  for (uint32_t tpcs : profile.tpcs_per_gpc) {
+    if (tpcs > 16) throw std::invalid_argument("tpcs_per_gpc: at most 16 each");
+  }
+  const Json& litter = json.at("litter");
+  profile.litter = {litter.at("gpcs"), litter.at("tpcs_per_gpc"), litter.at("fbps"),
+                    litter.at("fbpas"), litter.at("ltcs")};
+}
+
+GpuProfile::Memory MemoryFrom(const Json& memory) {
+  const std::string type = memory.at("type");
+  if (type != "hbm2" && type != "hbm3") {
+    throw std::invalid_argument("memory.type must be \"hbm2\" or \"hbm3\"");
+  }
+  const GpuProfile::Memory made = {
+      type == "hbm3" ? GpuProfile::MemoryType::kHbm3 : GpuProfile::MemoryType::kHbm2,
+      memory.at("total_mib"),
+      memory.at("usable_mib"),
+      memory.at("bus_width_bits"),
+      memory.at("l2_bytes"),
+      memory.at("clock_mhz")};
+  if (made.clock_mhz == 0 || made.bus_width_bits == 0) {
+    throw std::invalid_argument("memory.clock_mhz and memory.bus_width_bits must not be 0");
+  }
+  if (made.usable_mib > made.total_mib) {
+    throw std::invalid_argument("memory.usable_mib exceeds memory.total_mib");
+  }
+  return made;
+}
+
+GpuProfile::Nvlink NvlinkFrom(const Json& nvlink) {
+  const GpuProfile::Nvlink made = {nvlink.at("links"),          nvlink.at("version"),
+                                   nvlink.at("line_rate_mbps"), nvlink.at("data_rate_kib_per_s"),
+                                   nvlink.at("clock_mhz"),      nvlink.at("lanes"),
+                                   nvlink.at("switches"),       Id(nvlink.at("switch_device"))};
+  if (made.links > 18 || (made.links > 0 && made.switches == 0)) {
+    throw std::invalid_argument("nvlink: at most 18 links, and at least one switch for them");
+  }
+  return made;
+}
+
 GpuProfile FromJson(const Json& json) {
   GpuProfile profile;
   json.at("name").get_to(profile.name);
@@ -73,35 +119,10 @@ GpuProfile FromJson(const Json& json) {
   profile.pci = {Id(pci.at("device")), Id(pci.at("subsystem")), Id(pci.at("revision")),
                  pci.at("generation"), pci.at("width"),         pci.at("bar1_mib")};
 
-  json.at("tpcs_per_gpc").get_to(profile.tpcs_per_gpc);
-  if (profile.tpcs_per_gpc.empty() || profile.tpcs_per_gpc.size() > 16) {
-    throw std::invalid_argument("tpcs_per_gpc must have 1 to 16 entries");
-  }
-  for (uint32_t tpcs : profile.tpcs_per_gpc) {
-    if (tpcs > 16) throw std::invalid_argument("tpcs_per_gpc: at most 16 each");
-  }
-  const Json& litter = json.at("litter");
-  profile.litter = {litter.at("gpcs"), litter.at("tpcs_per_gpc"), litter.at("fbps"),
-                    litter.at("fbpas"), litter.at("ltcs")};
+  ReadParts(json, profile);
   json.at("cores_per_sm").get_to(profile.cores_per_sm);
 
-  const Json& memory = json.at("memory");
-  const std::string type = memory.at("type");
-  if (type != "hbm2" && type != "hbm3") {
-    throw std::invalid_argument("memory.type must be \"hbm2\" or \"hbm3\"");
-  }
-  profile.memory = {type == "hbm3" ? GpuProfile::MemoryType::kHbm3 : GpuProfile::MemoryType::kHbm2,
-                    memory.at("total_mib"),
-                    memory.at("usable_mib"),
-                    memory.at("bus_width_bits"),
-                    memory.at("l2_bytes"),
-                    memory.at("clock_mhz")};
-  if (profile.memory.clock_mhz == 0 || profile.memory.bus_width_bits == 0) {
-    throw std::invalid_argument("memory.clock_mhz and memory.bus_width_bits must not be 0");
-  }
-  if (profile.memory.usable_mib > profile.memory.total_mib) {
-    throw std::invalid_argument("memory.usable_mib exceeds memory.total_mib");
-  }
+  profile.memory = MemoryFrom(json.at("memory"));
   json.at("sm_clock_mhz").get_to(profile.sm_clock_mhz);
   json.at("power_limit_watts").get_to(profile.power_limit_watts);
   if (profile.sm_clock_mhz == 0 || profile.power_limit_watts == 0 || profile.tpcs() == 0) {
@@ -117,14 +138,7 @@ GpuProfile FromJson(const Json& json) {
                    board.at("chip_sku"),
                    board.at("remap_banks"),
                    board.at("video_clock_mhz")};
-  const Json& nvlink = json.at("nvlink");
-  profile.nvlink = {nvlink.at("links"),          nvlink.at("version"),
-                    nvlink.at("line_rate_mbps"), nvlink.at("data_rate_kib_per_s"),
-                    nvlink.at("clock_mhz"),      nvlink.at("lanes"),
-                    nvlink.at("switches"),       Id(nvlink.at("switch_device"))};
-  if (profile.nvlink.links > 18 || (profile.nvlink.links > 0 && profile.nvlink.switches == 0)) {
-    throw std::invalid_argument("nvlink: at most 18 links, and at least one switch for them");
-  }
+  profile.nvlink = NvlinkFrom(json.at("nvlink"));
   if (json.contains("rates")) profile.rated = RatedFrom(json.at("rates"));
   return profile;
 }

@@ -71,7 +71,7 @@ struct GpuProfile {
   struct Rated {
     bool given = false;
     std::string from;  // the measured GPU; "" for the nearest
-    // Of the data sheet, dense; 0 where it is to be told from SMs and clocks.
+    // The data sheet's, dense; 0 where it is to be told from SMs and clocks.
     std::array<double, kMathPrecisions> peak_flops_per_s{};
     double memory_bytes_per_s = 0;
   } rated;

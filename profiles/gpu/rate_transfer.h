@@ -39,7 +39,7 @@ absl::StatusOr<TransferredRates> TransferRates(const GpuProfile& wanted);
 // Whether prices depend on the same numbers in both.
 bool SameHardware(const GpuProfile& a, const GpuProfile& b);
 
-// Of its memory, at its peak.
+// The peak bandwidth of the GPU's memory.
 double MemoryBytesPerSecond(const GpuProfile& gpu);
 
 // The GPUs of which kernels were measured.

@@ -19,7 +19,8 @@ struct GpuRates {
   // Parts of these peaks that are reached.
   std::array<double, kMathPrecisions> gemm{};
   double attention_forward = 0, attention_backward = 0, convolution = 0, memory = 0;
-  // Of the highest clock, under the load of tensor cores within the power limit.
+  // The share of the highest clock that lasts under the load of tensor cores, within the power
+  // limit.
   double clock_under_load = 1;
   double smallest_kernel_s = 0;
   double wave_s = 0;            // until a wave of thread blocks computes at full speed

@@ -17,7 +17,7 @@ struct PackedCubin {
   absl::Span<const uint8_t> bytes;
   Packing packing = Packing::kNone;
   uint64_t unpacked_bytes = 0;
-  // Of the machine code, 90 for sm_90; 0 if only the cubin itself tells.
+  // The machine code's, 90 for sm_90; 0 if only the cubin itself tells.
   int architecture = 0;
 };
 

@@ -35,7 +35,7 @@ class KernelIndex {
   // counted in `malformed`.
   static std::vector<uint8_t> Build(absl::Span<const uint8_t> file, int architecture, int threads,
                                     uint64_t* malformed);
-  // Of cubins that have been found otherwise.
+  // The index of kernels whose cubins were found otherwise.
   static std::vector<uint8_t> Build(std::vector<CubinKernel> kernels);
 
   // `owner` keeps `bytes` in place, which start at a multiple of 8. The bytes are untrusted.

@@ -19,7 +19,7 @@ constexpr double kFarthest = 2;        // in powers of two, all sizes together
 constexpr double kUncorrected = 0.25;  // weight of no correction, where a row at 2 has as much
 constexpr double kSame = 1e-3;
 
-// Of a product, rows and columns may be swapped.
+// The shape by which rows are compared: a product's rows and columns may be swapped.
 std::array<double, 5> Normal(const KernelWork& work, WorkFamily family) {
   auto shape = work.shape;
   if (family == WorkFamily::kGemm && shape[0] < shape[1]) std::swap(shape[0], shape[1]);

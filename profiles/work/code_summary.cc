@@ -62,14 +62,14 @@ struct Instruction {
   uint32_t first() const { return low >> 24 & 0xff; }
   uint32_t second() const { return low >> 32 & 0xff; }
   int32_t immediate() const { return static_cast<int32_t>(low >> 32); }
-  // Of a global access: 1, 1, 2, 2, 4, 8, 16 by the field's value.
+  // Bytes of a global access: 1, 1, 2, 2, 4, 8, 16 by the field's value.
   uint32_t width() const {
     constexpr uint32_t kWidths[8] = {1, 1, 2, 2, 4, 8, 16, 16};
     return kWidths[high >> 9 & 7];
   }
-  // Of a load: to be evicted last.
+  // Is this a load whose data are to be evicted last?
   bool kept() const { return operation() == 0x181 && (high >> 20 & 7) == 2; }
-  // Of an operand c[0][offset]; -1: another bank.
+  // The offset of an operand c[0][offset], bytes; -1: another bank.
   int32_t constant() const {
     const uint64_t field = low >> 38;
     return field >> 16 == 0 ? static_cast<int32_t>(field & 0xffff) : -1;

@@ -8,7 +8,7 @@
 namespace phantora {
 namespace {
 
-// Of loops whose end cannot be told from the code.
+// Rounds of a loop whose end cannot be told from the code.
 constexpr double kGuessedTrips = 4;
 constexpr double kMostTrips = 1e5;
 
@@ -28,7 +28,7 @@ class CodeWork : public WorkForm {
       } else {
         const bool counted = part.trips.step > 0;
         guessed[i] = guessed[part.outer] || !counted;
-        // Of loops in each other, one is guessed at.
+        // Where loops contain each other, one is guessed at.
         const double trips = counted               ? TripsOf(part, launch)
                              : guessed[part.outer] ? 1
                                                    : kGuessedTrips;

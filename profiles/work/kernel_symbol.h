@@ -26,9 +26,9 @@ int LiteralAfter(std::string_view symbol, std::string_view after, int otherwise)
 // The first "<a>x<b>" behind `after` in the name, as cuBLAS and CUTLASS name their tiles.
 bool FindTile(std::string_view name, std::string_view after, uint32_t* m, uint32_t* n);
 
-// Of the products of a matrix product, attention or convolution.
+// The precision in which a matrix product, attention or convolution multiplies.
 MathPrecision PrecisionOf(std::string_view name);
-// Of an element.
+// The precision of one element.
 double Bytes(MathPrecision precision);
 
 }  // namespace phantora

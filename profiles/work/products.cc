@@ -259,7 +259,7 @@ constexpr Row kRows[] = {
      WorkFamily::kLayout,
      "Output4x4I",
      {{{36, 0, {At(0xc)}}, {9, 0, {At(0), At(4)}}}}},
-    // Of products: how many parts are added is not known; four.
+    // They add parts of products. How many is not known; four.
     {"xmma_gemm*split_k_kernel", WorkFamily::kOther, "", {{{0, 20, {At(0x9c), At(0xa0)}}}}},
     {"sm80_xmma_*split_k_kernel",
      WorkFamily::kOther,

@@ -21,7 +21,7 @@ struct KernelFacts {
   const CodeSummary* code;
   uint32_t parameter_bytes = 0;
 
-  // Of a parameter, in bytes from the first; 0 if there is none of that number.
+  // Where a parameter is, in bytes from the first; 0 if there is none of that number.
   uint32_t Offset(size_t ordinal) const {
     return ordinal < parameters.size() ? parameters[ordinal].offset : 0;
   }
@@ -49,7 +49,7 @@ FoundForm FindMultiTensor(const KernelFacts& kernel);
 FoundForm FindConcatenation(const KernelFacts& kernel);
 // Whose traffic is a sum of products of a few parameters.
 FoundForm FindProducts(const KernelFacts& kernel);
-// Of any kernel: what its code does in a thread, times threads.
+// For any kernel: what its code does in a thread, times threads.
 FoundForm FromCode(const KernelFacts& kernel);
 
 }  // namespace phantora

@@ -64,7 +64,7 @@ const Collective kCollectives[] = {
      }},
 };
 
-// Of all ranks' elements `index`.
+// What the elements `index` of all ranks are reduced to.
 double Reduced(int reduction, int ranks, size_t index) {
   double value = Sent(0, index);
   for (int rank = 1; rank < ranks; ++rank) {

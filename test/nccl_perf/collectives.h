@@ -32,7 +32,7 @@ struct Collective {
   NcclResult (*run)(const Nccl& nccl, const Call& call);
 };
 
-// Of a type, by its number in NCCL.
+// Bytes of an element, by the type's number in NCCL.
 inline constexpr size_t kTypeBytes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2};
 
 // nullptr if there is none of this name.

@@ -13,6 +13,7 @@
 
 #include <cstring>
 
+#include "test/support/descriptors.h"
 #include "test/timeouts/sockets.h"
 
 namespace {
@@ -134,37 +135,17 @@ void FromABusyChildOver(int family, int type, Hearing hear = Hear) {
 }
 
 void SendDescriptor(int socket, int descriptor) {
-  int64_t now = Now();
-  iovec part{&now, sizeof now};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof control;
-  cmsghdr* header = CMSG_FIRSTHDR(&message);
-  header->cmsg_level = SOL_SOCKET;
-  header->cmsg_type = SCM_RIGHTS;
-  header->cmsg_len = CMSG_LEN(sizeof(int));
-  memcpy(CMSG_DATA(header), &descriptor, sizeof descriptor);
-  CHECK(sendmsg(socket, &message, 0) == sizeof now);
+  const int64_t now = Now();
+  CHECK(SendWithDescriptor(socket, &now, sizeof now, descriptor, 0) == sizeof now);
 }
 
 int ReceiveDescriptor(int socket) {
   int64_t sent = 0;
-  iovec part{&sent, sizeof sent};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof control;
-  CHECK(recvmsg(socket, &message, MSG_CMSG_CLOEXEC) == sizeof sent);
-  Heard(sent);
-  const cmsghdr* header = CMSG_FIRSTHDR(&message);
-  CHECK(header != nullptr && header->cmsg_type == SCM_RIGHTS);
   int descriptor = -1;
-  memcpy(&descriptor, CMSG_DATA(header), sizeof descriptor);
+  CHECK(ReceiveWithDescriptor(socket, &sent, sizeof sent, &descriptor, MSG_CMSG_CLOEXEC) ==
+        sizeof sent);
+  Heard(sent);
+  CHECK(descriptor >= 0);
   return descriptor;
 }
 

@@ -106,70 +106,70 @@ class Executable {
   CUgraphExec exec_ = nullptr;
 };
 
-void TestEachNodeAlone(const Context& context, const Kernels& kernels) {
-  Stream stream;
+void RunOnce(const Builder& graph, const Stream& stream) {
+  Executable exec(graph.get());
+  exec.Launch(stream);
+  stream.Synchronize();
+}
+
+void TestMemsetNodes(const Context& context, const Stream& stream) {
   DeviceMemory memory(kMiB);
-  PinnedMemory pinned(kMiB);
-  int host_calls = 0;
-  {
-    Builder graph(context);  // Nothing in it.
-    Executable exec(graph.get());
-    exec.Launch(stream);
-    stream.Synchronize();
-  }
-  {
-    Builder graph(context);
-    graph.Empty({});
-    Executable exec(graph.get());
-    exec.Launch(stream);
-    stream.Synchronize();
-  }
   for (unsigned element : {1u, 2u, 4u}) {
     for (size_t bytes : {size_t{4}, size_t{1000}, kMiB}) {
       const unsigned value = element == 1 ? 0xa1 : element == 2 ? 0xa1a1 : 0xa1a1a1a1;
       SetDevice(memory.get(), 0, kMiB);
       Builder graph(context);
       graph.Memset({}, memory.get(), value, element, bytes / element);
-      Executable exec(graph.get());
-      exec.Launch(stream);
-      stream.Synchronize();
+      RunOnce(graph, stream);
       CheckDeviceFilled(memory.get(), 0xa1, bytes, "a memset node");
       CheckDeviceFilled(memory.get() + bytes, 0, kMiB - bytes, "behind a memset node");
     }
   }
-  for (size_t size : {size_t{1}, size_t{4}, size_t{1001}, size_t{70000}, kMiB}) {
-    DeviceMemory other(kMiB);
-    SetDevice(other.get(), 0, kMiB);
-    FillPattern(pinned.as(), size, size);
-    const Bytes want(pinned.as(), pinned.as() + size);
-    {
-      Builder graph(context);
-      graph.Upload({}, memory.get(), pinned.as(), size);
-      Executable exec(graph.get());
-      exec.Launch(stream);
-      stream.Synchronize();
-      CheckDevice(memory.get(), want.data(), size, "an upload node");
-    }
-    {
-      Builder graph(context);
-      graph.Move({}, other.get(), memory.get(), size);
-      Executable exec(graph.get());
-      exec.Launch(stream);
-      stream.Synchronize();
-      CheckDevice(other.get(), want.data(), size, "a copy node");
-      CheckDeviceFilled(other.get() + size, 0, kMiB - size, "behind a copy node");
-    }
-    {
-      memset(pinned.as(), 0, kMiB);
-      Builder graph(context);
-      graph.Download({}, pinned.as(), other.get(), size);
-      Executable exec(graph.get());
-      exec.Launch(stream);
-      stream.Synchronize();
-      CheckBytes(pinned.as(), want.data(), size, "a download node");
-    }
+}
+
+void TestCopyNodes(const Context& context, const Stream& stream, size_t size) {
+  DeviceMemory memory(kMiB);
+  DeviceMemory other(kMiB);
+  PinnedMemory pinned(kMiB);
+  SetDevice(other.get(), 0, kMiB);
+  FillPattern(pinned.as(), size, size);
+  const Bytes want(pinned.as(), pinned.as() + size);
+
+  Builder upload(context);
+  upload.Upload({}, memory.get(), pinned.as(), size);
+  RunOnce(upload, stream);
+  CheckDevice(memory.get(), want.data(), size, "an upload node");
+
+  Builder move(context);
+  move.Move({}, other.get(), memory.get(), size);
+  RunOnce(move, stream);
+  CheckDevice(other.get(), want.data(), size, "a copy node");
+  CheckDeviceFilled(other.get() + size, 0, kMiB - size, "behind a copy node");
+
+  memset(pinned.as(), 0, kMiB);
+  Builder download(context);
+  download.Download({}, pinned.as(), other.get(), size);
+  RunOnce(download, stream);
+  CheckBytes(pinned.as(), want.data(), size, "a download node");
+}
+
+void TestEachNodeAlone(const Context& context, const Kernels& kernels) {
+  Stream stream;
+  {
+    Builder graph(context);  // Nothing in it.
+    RunOnce(graph, stream);
   }
   {
+    Builder graph(context);
+    graph.Empty({});
+    RunOnce(graph, stream);
+  }
+  TestMemsetNodes(context, stream);
+  for (size_t size : {size_t{1}, size_t{4}, size_t{1001}, size_t{70000}, kMiB}) {
+    TestCopyNodes(context, stream, size);
+  }
+  {
+    int host_calls = 0;
     Builder graph(context);
     graph.Host(
         {}, [](void* data) { ++*static_cast<int*>(data); }, &host_calls);
@@ -181,9 +181,7 @@ void TestEachNodeAlone(const Context& context, const Kernels& kernels) {
   {
     Builder graph(context);
     graph.Kernel({}, kernels, 100);
-    Executable exec(graph.get());
-    exec.Launch(stream);
-    stream.Synchronize();
+    RunOnce(graph, stream);
   }
 }
 

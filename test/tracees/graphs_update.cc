@@ -77,6 +77,39 @@ struct Chain {
   void* arguments[4] = {&address, &address, &address, &none};
 };
 
+// Switched off, a node is as good as empty.
+template <typename Launch>
+void TestSwitchedOff(CUgraphExec exec, const Chain& chain, CUdeviceptr memory,
+                     const Launch& launch) {
+  unsigned enabled = 99;
+  CU_CHECK(cuGraphNodeSetEnabled(exec, chain.set, 0));
+  CU_CHECK(cuGraphNodeGetEnabled(exec, chain.set, &enabled));
+  CHECK_EQ(enabled, 0u);
+  SetDevice(memory, 77, 4);
+  launch();
+  CHECK_EQ(Word(memory + 512), 0x4d4d4d4du);
+  CU_CHECK(cuGraphNodeSetEnabled(exec, chain.set, 1));
+  launch();
+  CHECK_EQ(Word(memory + 512), 4u);
+}
+
+// A change must wait for no launch: those in flight keep the old parameters.
+void TestChangeInFlight(CUgraphExec exec, const Chain& chain, const Context& context,
+                        CUdeviceptr memory, const Stream& stream) {
+  Gate gate;
+  Stream second;
+  gate.Close(stream.get());
+  CU_CHECK(cuGraphLaunch(exec, stream.get()));
+  CU_CHECK(cuMemcpyDtoDAsync(memory + 768, memory + 512, 4, stream.get()));
+  const CUDA_MEMSET_NODE_PARAMS fifth = Set(memory, 5, 1);
+  CU_CHECK(cuGraphExecMemsetNodeSetParams(exec, chain.set, &fifth, context.get()));
+  CU_CHECK(cuGraphLaunch(exec, stream.get()));
+  gate.Open();
+  stream.Synchronize();
+  CHECK_EQ(Word(memory + 768), 4u);
+  CHECK_EQ(Word(memory + 512), 5u);
+}
+
 void TestNodeParameters(const Context& context, const Kernels& kernels) {
   Stream stream;
   DeviceMemory memory(1024);
@@ -122,31 +155,8 @@ void TestNodeParameters(const Context& context, const Kernels& kernels) {
   CHECK_EQ(calls, before);
   CHECK_EQ(other_calls, 1);
 
-  // Switched off, a node is as good as empty.
-  unsigned enabled = 99;
-  CU_CHECK(cuGraphNodeSetEnabled(exec, chain.set, 0));
-  CU_CHECK(cuGraphNodeGetEnabled(exec, chain.set, &enabled));
-  CHECK_EQ(enabled, 0u);
-  SetDevice(memory.get(), 77, 4);
-  launch();
-  CHECK_EQ(Word(memory.get() + 512), 0x4d4d4d4du);
-  CU_CHECK(cuGraphNodeSetEnabled(exec, chain.set, 1));
-  launch();
-  CHECK_EQ(Word(memory.get() + 512), 4u);
-
-  // A change must wait for no launch: those in flight keep the old parameters.
-  Gate gate;
-  Stream second;
-  gate.Close(stream.get());
-  CU_CHECK(cuGraphLaunch(exec, stream.get()));
-  CU_CHECK(cuMemcpyDtoDAsync(memory.get() + 768, memory.get() + 512, 4, stream.get()));
-  const CUDA_MEMSET_NODE_PARAMS fifth = Set(memory.get(), 5, 1);
-  CU_CHECK(cuGraphExecMemsetNodeSetParams(exec, chain.set, &fifth, context.get()));
-  CU_CHECK(cuGraphLaunch(exec, stream.get()));
-  gate.Open();
-  stream.Synchronize();
-  CHECK_EQ(Word(memory.get() + 768), 4u);
-  CHECK_EQ(Word(memory.get() + 512), 5u);
+  TestSwitchedOff(exec, chain, memory.get(), launch);
+  TestChangeInFlight(exec, chain, context, memory.get(), stream);
   CU_CHECK(cuGraphExecDestroy(exec));
 }
 

@@ -13,6 +13,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "test/support/descriptors.h"
+
 namespace {
 
 void OnAlarm(int) {
@@ -265,37 +267,30 @@ void Channel::Receive(void* data, size_t size) const {
 }
 
 void Channel::SendFd(int fd) const {
-  char byte = 'F';
-  iovec data{&byte, 1};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  msghdr message{};
-  message.msg_iov = &data;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof control;
-  cmsghdr* header = CMSG_FIRSTHDR(&message);
-  header->cmsg_level = SOL_SOCKET;
-  header->cmsg_type = SCM_RIGHTS;
-  header->cmsg_len = CMSG_LEN(sizeof(int));
-  memcpy(CMSG_DATA(header), &fd, sizeof fd);
-  if (sendmsg(fd_, &message, MSG_NOSIGNAL) != 1) Fail("sendmsg: %s", strerror(errno));
+  const char byte = 'F';
+  if (SendWithDescriptor(fd_, &byte, 1, fd, MSG_NOSIGNAL) != 1) {
+    Fail("sendmsg: %s", strerror(errno));
+  }
 }
 
 int Channel::ReceiveFd() const {
   char byte = 0;
-  iovec data{&byte, 1};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  msghdr message{};
-  message.msg_iov = &data;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof control;
-  if (recvmsg(fd_, &message, 0) != 1) Fail("recvmsg: %s", strerror(errno));
-  const cmsghdr* header = CMSG_FIRSTHDR(&message);
-  if (header == nullptr || header->cmsg_type != SCM_RIGHTS) Fail("no descriptor was sent");
   int fd = -1;
-  memcpy(&fd, CMSG_DATA(header), sizeof fd);
+  if (ReceiveWithDescriptor(fd_, &byte, 1, &fd, 0) != 1) Fail("recvmsg: %s", strerror(errno));
+  if (fd < 0) Fail("no descriptor was sent");
   return fd;
+}
+
+void RunExporterAndImporter(const std::function<void(Channel&)>& exporter,
+                            const std::function<void(Channel&)>& importer) {
+  Channel channel;
+  const pid_t child = ForkChild([&] {
+    channel.UseChildSide();
+    importer(channel);
+  });
+  channel.UseParentSide();
+  exporter(channel);
+  WaitForChild(child);
 }
 
 size_t ResidentBytes() {

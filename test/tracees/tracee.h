@@ -259,6 +259,10 @@ class Channel {
   int fd_ = -1;
 };
 
+// The importer runs in a child of its own; both have their side of one channel.
+void RunExporterAndImporter(const std::function<void(Channel&)>& exporter,
+                            const std::function<void(Channel&)>& importer);
+
 // Resident memory of this process, bytes.
 size_t ResidentBytes();
 

@@ -117,12 +117,5 @@ void Import(Channel& channel, int ordinal) {
 
 TRACEE(vmm_ipc) {
   const int other = args.Has("two-devices") ? 1 : 0;
-  Channel channel;
-  const pid_t child = ForkChild([&] {
-    channel.UseChildSide();
-    Import(channel, other);
-  });
-  channel.UseParentSide();
-  Export(channel);
-  WaitForChild(child);
+  RunExporterAndImporter(Export, [&](Channel& channel) { Import(channel, other); });
 }

@@ -16,7 +16,7 @@ namespace phantora {
 
 class LinkStatistics {
  public:
-  // Of each kind: of the network, and of machines (NVLink, PCIe).
+  // Links of each kind that are listed: the network's, and machines' (NVLink, PCIe).
   static constexpr size_t kMostLinks = 16;
 
   // Watches the fabric's links from now on, as long as it lives. Times are told since `start`.
@@ -28,7 +28,7 @@ class LinkStatistics {
   // The run is over; before what follows.
   void Finish(VirtualTime now);
 
-  // Of the network, the busiest link, in words; empty if none carried anything.
+  // The busiest link of the network, in words; empty if none carried anything.
   std::string Line() const;
   // See docs/report_schema.md.
   nlohmann::ordered_json Json() const;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_format.h"
+#include "fabric/collectives/nccl_operation.h"
 
 namespace phantora {
 namespace {

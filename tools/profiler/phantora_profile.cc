@@ -48,87 +48,113 @@ std::string KeyOf(const LaunchRequest& request) {
                       request.modelled_us, " ", request.row);
 }
 
-int Profile(const ProfileOptions& options) {
-  std::ifstream file;
-  if (options.list != "-") file.open(options.list);
-  std::istream& list = options.list == "-" ? std::cin : file;
-  if (!list) return Fail(absl::StrCat("cannot read ", options.list));
-  std::ofstream results_file;
-  if (!options.results.empty() && options.results != "-") results_file.open(options.results);
-  std::ostream& results = options.results == "-" ? std::cout : results_file;
-  std::vector<std::string> worker = {"/proc/self/exe", "worker", "--pool-mib",
-                                     absl::StrCat(options.pool_mib)};
-  if (!options.worker.empty()) worker = {"/bin/sh", "-c", absl::StrCat("exec ", options.worker)};
-  std::unique_ptr<ProfileSession> session;
-  ProfiledRows rows;
-  Tally tally;
-  std::map<std::string, Alike> alike;
-  std::string text;
-  for (int number = 1; std::getline(list, text); ++number) {
-    auto line = ParseRequestLine(text);
-    if (!line.ok()) {
-      return Fail(
-          absl::StrCat(options.list, ":", number, ": ", std::string(line.status().message())));
-    }
-    if (line->header) {
-      auto started = ProfileSession::Start(
-          {worker, std::chrono::seconds(options.timeout_s), options.any_gpu}, *line->header);
-      if (!started.ok()) {
-        if (!options.results.empty())
-          results << RefusalLine(started.status().message()) << std::endl;
-        return Fail(started.status().message());
+// Measures the launches of a list, one line after the other.
+class Profiling {
+ public:
+  explicit Profiling(const ProfileOptions& options) : options_(options) {}
+
+  // Returns the exit status.
+  int Run() {
+    std::ifstream file;
+    if (options_.list != "-") file.open(options_.list);
+    std::istream& list = options_.list == "-" ? std::cin : file;
+    if (!list) return Fail(absl::StrCat("cannot read ", options_.list));
+    if (writes_results() && options_.results != "-") results_file_.open(options_.results);
+    std::string text;
+    for (int number = 1; std::getline(list, text); ++number) {
+      auto line = ParseRequestLine(text);
+      if (!line.ok()) {
+        return Fail(
+            absl::StrCat(options_.list, ":", number, ": ", std::string(line.status().message())));
       }
-      session = *std::move(started);
-      if (!options.results.empty()) results << ToLine(session->gpu()) << std::endl;
-      continue;
+      if (line->header) {
+        if (auto status = Start(*line->header); !status.ok()) return Fail(status.message());
+        continue;
+      }
+      if (session_ == nullptr) {
+        return Fail(absl::StrCat(options_.list, " does not begin with its header"));
+      }
+      if (line->image) {
+        session_->AddImage(line->image->id, std::move(text));
+      } else if (absl::StrContains(line->request->kernel, options_.only)) {
+        Measure(*line->request);
+      }
     }
-    if (session == nullptr)
-      return Fail(absl::StrCat(options.list, " does not begin with its header"));
-    if (line->image) {
-      session->AddImage(line->image->id, std::move(text));
-      continue;
+    if (session_ == nullptr) return Fail(absl::StrCat(options_.list, " is empty"));
+    return Finish();
+  }
+
+ private:
+  bool writes_results() const { return !options_.results.empty(); }
+  std::ostream& results() { return options_.results == "-" ? std::cout : results_file_; }
+
+  absl::Status Start(const RequestHeader& header) {
+    std::vector<std::string> worker = {"/proc/self/exe", "worker", "--pool-mib",
+                                       absl::StrCat(options_.pool_mib)};
+    if (!options_.worker.empty()) {
+      worker = {"/bin/sh", "-c", absl::StrCat("exec ", options_.worker)};
     }
-    const LaunchRequest& request = *line->request;
-    if (!absl::StrContains(request.kernel, options.only)) continue;
+    auto started = ProfileSession::Start(
+        {worker, std::chrono::seconds(options_.timeout_s), options_.any_gpu}, header);
+    if (!started.ok()) {
+      if (writes_results()) results() << RefusalLine(started.status().message()) << std::endl;
+      return started.status();
+    }
+    session_ = *std::move(started);
+    if (writes_results()) results() << ToLine(session_->gpu()) << std::endl;
+    return absl::OkStatus();
+  }
+
+  void Measure(const LaunchRequest& request) {
     // Launches that differ in a seed or an offset alone.
-    Alike& like = alike[KeyOf(request)];
+    Alike& like = alike_[KeyOf(request)];
     const bool again = like.times < kMeasuredAlike || !like.last.failed.empty();
     if (again) {
-      like.last = session->Measure(request);
+      like.last = session_->Measure(request);
       ++like.times;
     } else {
-      ++tally.alike;
+      ++tally_.alike;
     }
     ReplayResult result = like.last;
     result.launch = request.id;
-    if (!options.results.empty()) results << ToLine(result) << std::endl;
+    if (writes_results()) results() << ToLine(result) << std::endl;
     const double us = request.modelled_us * static_cast<double>(request.launches);
-    tally.us += us;
+    tally_.us += us;
     if (result.failed.empty()) {
-      ++tally.measured;
-      rows.Add(request, result.time);
+      ++tally_.measured;
+      rows_.Add(request, result.time);
     } else {
-      ++tally.failed;
-      tally.failed_us += us;
+      ++tally_.failed;
+      tally_.failed_us += us;
       std::cerr << "phantora-profile: not measured: " << request.kernel << ": " << result.failed
                 << std::endl;
     }
   }
-  if (session == nullptr) return Fail(absl::StrCat(options.list, " is empty"));
-  if (!options.rows.empty()) {
-    std::ofstream out(options.rows);
-    out << rows.Text(session->gpu(), Today());
-    if (!out.flush()) return Fail(absl::StrCat("cannot write ", options.rows));
+
+  int Finish() {
+    if (!options_.rows.empty()) {
+      std::ofstream out(options_.rows);
+      out << rows_.Text(session_->gpu(), Today());
+      if (!out.flush()) return Fail(absl::StrCat("cannot write ", options_.rows));
+    }
+    std::cerr
+        << absl::StrFormat(
+               "phantora-profile: %d of %d launches measured on an %s (%d by others like them), "
+               "%.1f %% of the time that they were modelled to take; %d restarts",
+               tally_.measured, tally_.measured + tally_.failed, session_->gpu().name, tally_.alike,
+               tally_.us > 0 ? 100 * (1 - tally_.failed_us / tally_.us) : 100.0,
+               session_->restarts())
+        << std::endl;
+    return 0;
   }
-  std::cerr
-      << absl::StrFormat(
-             "phantora-profile: %d of %d launches measured on an %s (%d by others like them), "
-             "%.1f %% of the time that they were modelled to take; %d restarts",
-             tally.measured, tally.measured + tally.failed, session->gpu().name, tally.alike,
-             tally.us > 0 ? 100 * (1 - tally.failed_us / tally.us) : 100.0, session->restarts())
-      << std::endl;
-  return 0;
-}
+
+  const ProfileOptions& options_;
+  std::ofstream results_file_;
+  std::unique_ptr<ProfileSession> session_;
+  ProfiledRows rows_;
+  Tally tally_;
+  std::map<std::string, Alike> alike_;  // by KeyOf()
+};
 
 }  // namespace
 }  // namespace phantora
@@ -171,5 +197,5 @@ int main(int argc, char** argv) {
     std::cerr << app.help();
     return 125;
   }
-  return phantora::Profile(options);
+  return phantora::Profiling(options).Run();
 }

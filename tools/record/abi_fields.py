@@ -146,40 +146,8 @@ def index_names(parser, prefix):
     return sorted(by_value.items())
 
 
-def write_fields(parser, names, out):
-    index = {id(record): i for i, record in enumerate(parser.records)}
-    out.write('#include "tools/record/abi_fields.h"\n\n#include <algorithm>\n#include <iterator>\n\n'
-              "namespace phantora::record {\nnamespace {\n\nextern const AbiRecord kRecords[%d];\n\n"
-              "constexpr AbiField kFields[] = {\n" % len(parser.records))
-    rows, first = [], 0
-    for record in parser.records:
-        for name, offset, size, count, is_array, kind, inner in record.fields:
-            pointer = "&kRecords[%d]" % index[id(inner)] if inner else "nullptr"
-            out.write('    {"%s", %d, %d, %d, %s, FieldKind::%s, %s},\n' %
-                      (name, offset, size, count, str(is_array).lower(), kind, pointer))
-        rows.append('    {"%s", %d, %s, kFields + %d, %d},\n' %
-                    (record.name or "", record.size, str(record.is_union).lower(), first,
-                     len(record.fields)))
-        first += len(record.fields)
-    out.write("};\n\nconst AbiRecord kRecords[%d] = {\n" % len(parser.records) + "".join(rows) + "};\n\n")
-    out.write("struct Named {\n  absl::string_view name;\n  uint32_t record;\n};\n"
-              "// Sorted by name.\nconstexpr Named kNames[] = {\n")
-    for name in sorted(parser.by_name):
-        out.write('    {"%s", %d},\n' % (name, index[id(parser.by_name[name])]))
-    out.write("};\n\nstruct Control {\n  uint32_t command, record;\n};\n"
-              "// Sorted by command.\nconstexpr Control kControls[] = {\n")
-    for command, record in control_records(parser, names):
-        out.write("    {0x%x, %d},\n" % (command, index[id(record)]))
-    out.write("};\n\nstruct Index {\n  absl::string_view list;\n  uint32_t value;\n"
-              "  const char* name;\n};\nconstexpr Index kIndices[] = {\n")
-    for list_name, prefix in INDEX_PREFIXES.items():
-        for value, name in index_names(parser, prefix):
-            out.write('    {"%s", %d, "%s"},\n' % (list_name, value, name))
-    out.write("};\n\n// Sorted by name.\nconstexpr struct {\n  absl::string_view name;\n"
-              "  uint32_t command;\n} kCommands[] = {\n")
-    for number, name in sorted(control_names(names), key=lambda pair: pair[1]):
-        out.write('    {"%s", %s},\n' % (name, number))
-    out.write("""};
+# The functions that read what write_fields() writes.
+LOOKUPS = """};
 
 }  // namespace
 
@@ -217,7 +185,43 @@ const AbiRecord* ControlRecord(uint32_t command, uint32_t size) {
 }
 
 }  // namespace phantora::record
-""")
+"""
+
+
+def write_fields(parser, names, out):
+    index = {id(record): i for i, record in enumerate(parser.records)}
+    out.write('#include "tools/record/abi_fields.h"\n\n#include <algorithm>\n#include <iterator>\n\n'
+              "namespace phantora::record {\nnamespace {\n\nextern const AbiRecord kRecords[%d];\n\n"
+              "constexpr AbiField kFields[] = {\n" % len(parser.records))
+    rows, first = [], 0
+    for record in parser.records:
+        for name, offset, size, count, is_array, kind, inner in record.fields:
+            pointer = "&kRecords[%d]" % index[id(inner)] if inner else "nullptr"
+            out.write('    {"%s", %d, %d, %d, %s, FieldKind::%s, %s},\n' %
+                      (name, offset, size, count, str(is_array).lower(), kind, pointer))
+        rows.append('    {"%s", %d, %s, kFields + %d, %d},\n' %
+                    (record.name or "", record.size, str(record.is_union).lower(), first,
+                     len(record.fields)))
+        first += len(record.fields)
+    out.write("};\n\nconst AbiRecord kRecords[%d] = {\n" % len(parser.records) + "".join(rows) + "};\n\n")
+    out.write("struct Named {\n  absl::string_view name;\n  uint32_t record;\n};\n"
+              "// Sorted by name.\nconstexpr Named kNames[] = {\n")
+    for name in sorted(parser.by_name):
+        out.write('    {"%s", %d},\n' % (name, index[id(parser.by_name[name])]))
+    out.write("};\n\nstruct Control {\n  uint32_t command, record;\n};\n"
+              "// Sorted by command.\nconstexpr Control kControls[] = {\n")
+    for command, record in control_records(parser, names):
+        out.write("    {0x%x, %d},\n" % (command, index[id(record)]))
+    out.write("};\n\nstruct Index {\n  absl::string_view list;\n  uint32_t value;\n"
+              "  const char* name;\n};\nconstexpr Index kIndices[] = {\n")
+    for list_name, prefix in INDEX_PREFIXES.items():
+        for value, name in index_names(parser, prefix):
+            out.write('    {"%s", %d, "%s"},\n' % (list_name, value, name))
+    out.write("};\n\n// Sorted by name.\nconstexpr struct {\n  absl::string_view name;\n"
+              "  uint32_t command;\n} kCommands[] = {\n")
+    for number, name in sorted(control_names(names), key=lambda pair: pair[1]):
+        out.write('    {"%s", %s},\n' % (name, number))
+    out.write(LOOKUPS)
 
 
 def write_uvm(parser, out):

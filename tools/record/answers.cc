@@ -92,7 +92,7 @@ std::map<uint32_t, uint64_t> RecordedClocks(const Answers& answers) {
     const auto domain = domains.find(own);
     if (domain != domains.end() && khz != 0) clocks.try_emplace(domain->second, khz);
   };
-  // Of the highest state; then what libcuda takes for the highest clocks.
+  // The clocks of the highest state; then what libcuda takes for the highest clocks.
   for (const RecordedCall* call : answers.Calls(kStateClocks)) {
     if (call->bytes == 42264) add(Answers::Word(*call, 6), Answers::Word(*call, 9));
   }

@@ -40,7 +40,7 @@ constexpr uint32_t kMostUvmCommand = 2048;
 
 // --- Descriptors of devices ------------------------------------------------------
 
-// Of /dev/nvidia<N> N + kFirstGpu; see kDevices for the others.
+// What each descriptor is: N + kFirstGpu for /dev/nvidia<N>; see kDevices for the others.
 constexpr int kMostDescriptors = 65536;
 std::atomic<uint8_t> devices[kMostDescriptors];
 constexpr uint8_t kFirstGpu = 32;

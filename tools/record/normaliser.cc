@@ -417,7 +417,7 @@ class Normaliser {
   const std::vector<RawProcess>& processes_;
   bool since_550_ = true;  // the driver's version; the newest layouts if it is not known
   Masks masks_;
-  // Of the present process.
+  // The number of the process at hand.
   int number_ = 0;
   absl::flat_hash_map<uint32_t, size_t> threads_;
   std::set<std::pair<std::string, std::string>> files_;

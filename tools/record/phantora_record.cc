@@ -126,6 +126,60 @@ int Personality(const std::string& path, const std::string& name, const std::str
   return WriteText(output, made->json) ? kSame : kError;
 }
 
+struct RecordOptions {
+  std::string output, keep, folder, first, second, name, like;
+  DiffOptions diff_options;
+};
+
+CLI::App* AddDriver(CLI::App& app, RecordOptions& options) {
+  auto* driver = app.add_subcommand(
+      "driver", "runs a command and writes down its calls: driver [-o FILE] -- COMMAND...");
+  driver->add_option("-o,--output", options.output, "the recording (default: recording.txt)");
+  driver->add_option("--keep", options.keep,
+                     "write the raw streams into this folder and keep them, for 'merge'");
+  return driver;
+}
+
+void AddMerge(CLI::App& app, RecordOptions& options) {
+  auto* merge = app.add_subcommand(
+      "merge",
+      "makes a recording from raw streams, which any program writes that is started with "
+      "LD_PRELOAD=libphantora_record.so and PHANTORA_RECORD_FOLDER=FOLDER (an absolute "
+      "path)");
+  merge->add_option("folder", options.folder, "of the streams")->required();
+  merge->add_option("-o,--output", options.output, "the recording (default: recording.txt)");
+}
+
+CLI::App* AddDiff(CLI::App& app, RecordOptions& options) {
+  auto* diff = app.add_subcommand(
+      "diff", "compares two recordings, call by call; exits 1 if anything differs");
+  diff->add_option("first", options.first, "a recording")->required();
+  diff->add_option("second", options.second, "another")->required();
+  diff->add_flag("--handles", options.diff_options.handles,
+                 "also compare which objects calls are about");
+  diff->add_flag("--unknown-inputs", options.diff_options.unknown_inputs,
+                 "also compare what is passed in parameters whose layout is not known");
+  return diff;
+}
+
+CLI::App* AddCalls(CLI::App& app, RecordOptions& options) {
+  auto* calls = app.add_subcommand(
+      "calls", "counts a recording's calls, and says which ones the emulated driver knows");
+  calls->add_option("recording", options.first, "a recording")->required();
+  return calls;
+}
+
+CLI::App* AddPersonality(CLI::App& app, RecordOptions& options) {
+  auto* personality = app.add_subcommand("personality", "makes a GPU personality from a recording");
+  personality->add_option("recording", options.first, "a recording")->required();
+  personality->add_option("--name", options.name, "the personality's name")->required();
+  personality->add_option("--like", options.like,
+                          absl::StrCat("take what was not recorded from this GPU: ",
+                                       absl::StrJoin(GpuProfileNames(), ", "), ", or a file"));
+  personality->add_option("-o,--output", options.output, "the personality (default: NAME.json)");
+  return personality;
+}
+
 int Main(int argc, char** argv) {
   CLI::App app(
       "Writes down what a program and the NVIDIA driver say to each other, compares such\n"
@@ -133,69 +187,39 @@ int Main(int argc, char** argv) {
       "phantora-record");
   app.require_subcommand(1);
 
-  std::string output, keep;
-  auto* driver = app.add_subcommand(
-      "driver", "runs a command and writes down its calls: driver [-o FILE] -- COMMAND...");
-  driver->add_option("-o,--output", output, "the recording (default: recording.txt)");
-  driver->add_option("--keep", keep,
-                     "write the raw streams into this folder and keep them, for 'merge'");
-
-  std::string folder;
-  auto* merge = app.add_subcommand(
-      "merge",
-      "makes a recording from raw streams, which any program writes that is started with "
-      "LD_PRELOAD=libphantora_record.so and PHANTORA_RECORD_FOLDER=FOLDER (an absolute "
-      "path)");
-  merge->add_option("folder", folder, "of the streams")->required();
-  merge->add_option("-o,--output", output, "the recording (default: recording.txt)");
+  RecordOptions options;
+  CLI::App* const driver = AddDriver(app, options);
+  AddMerge(app, options);
+  CLI::App* const diff = AddDiff(app, options);
+  CLI::App* const calls = AddCalls(app, options);
+  CLI::App* const personality = AddPersonality(app, options);
 
   // What follows "--" is the command's.
   char** const end = argv + argc;
   char** const separator =
       std::find_if(argv, end, [](const char* word) { return std::strcmp(word, "--") == 0; });
   const std::vector<std::string> command(separator == end ? end : separator + 1, end);
-  std::string first, second;
-  DiffOptions diff_options;
-  auto* diff = app.add_subcommand(
-      "diff", "compares two recordings, call by call; exits 1 if anything differs");
-  diff->add_option("first", first, "a recording")->required();
-  diff->add_option("second", second, "another")->required();
-  diff->add_flag("--handles", diff_options.handles, "also compare which objects calls are about");
-  diff->add_flag("--unknown-inputs", diff_options.unknown_inputs,
-                 "also compare what is passed in parameters whose layout is not known");
-
-  auto* calls = app.add_subcommand(
-      "calls", "counts a recording's calls, and says which ones the emulated driver knows");
-  calls->add_option("recording", first, "a recording")->required();
-
-  std::string name, like;
-  auto* personality = app.add_subcommand("personality", "makes a GPU personality from a recording");
-  personality->add_option("recording", first, "a recording")->required();
-  personality->add_option("--name", name, "the personality's name")->required();
-  personality->add_option("--like", like,
-                          absl::StrCat("take what was not recorded from this GPU: ",
-                                       absl::StrJoin(GpuProfileNames(), ", "), ", or a file"));
-  personality->add_option("-o,--output", output, "the personality (default: NAME.json)");
 
   try {
     app.parse(static_cast<int>(separator - argv), argv);
   } catch (const CLI::ParseError& parse_error) {
     return app.exit(parse_error) == 0 ? 0 : kFailed;
   }
-  if (*diff) return Diff(first, second, diff_options);
-  if (*calls) return Calls(first);
+  if (*diff) return Diff(options.first, options.second, options.diff_options);
+  if (*calls) return Calls(options.first);
   if (*personality) {
-    return Personality(first, name, like, output.empty() ? name + ".json" : output);
+    return Personality(options.first, options.name, options.like,
+                       options.output.empty() ? options.name + ".json" : options.output);
   }
-  if (output.empty()) output = "recording.txt";
+  if (options.output.empty()) options.output = "recording.txt";
   if (*driver) {
     if (command.empty()) {
       std::fputs(driver->help().c_str(), stderr);
       return kFailed;
     }
-    return Record(command, output, keep);
+    return Record(command, options.output, options.keep);
   }
-  return Merge(folder, output) ? kSame : kError;
+  return Merge(options.folder, options.output) ? kSame : kError;
 }
 
 }  // namespace

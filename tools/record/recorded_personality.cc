@@ -203,19 +203,13 @@ std::string Version(const GpuProfile::Version& version) {
   return *Pair(version.major, version.minor);
 }
 
-// `known` may be anything if it is not needed.
-std::vector<Field> Fields(const Answers& answers, const GpuProfile& known) {
-  const Links links = RecordedLinks(answers);
-  const auto gr = [&](const char* index) { return Decimal(answers.Info("grInfoList", index)); };
-  const auto fb = [&](const char* index) { return answers.Info("fbInfoList", index); };
+std::string Shown(uint64_t number) { return absl::StrCat(number); }
+std::string ShownHex(uint64_t number) { return *Hexadecimal(number); }
+
+std::vector<Field> IdentityFields(const Answers& answers, const GpuProfile& known) {
   const Number link_caps = answers.Info("busInfoList", "PCIE_GPU_LINK_CAPS");
-  const auto decimal = [](uint64_t number) { return absl::StrCat(number); };
-  const auto hexadecimal = [](uint64_t number) { return *Hexadecimal(number); };
   const bool hopper = known.architecture == GpuProfile::Architecture::kHopper;
-  const bool hbm3 = known.memory.type == GpuProfile::MemoryType::kHbm3;
   const auto& pci = known.pci;
-  const auto& board = known.board;
-  const auto& nvlink = known.nvlink;
   return {
       {"product", "NV2080_CTRL_CMD_GPU_GET_NAME_STRING",
        Text(answers.Text("NV2080_CTRL_CMD_GPU_GET_NAME_STRING", "gpuNameString")),
@@ -228,66 +222,100 @@ std::vector<Field> Fields(const Answers& answers, const GpuProfile& known) {
       {"compute_capability", "grInfoList[SM_VERSION]", Capability(answers),
        *Pair(known.compute_major, known.compute_minor)},
       {"pci.device", kPci, Hexadecimal(Shifted(answers.Number(kPci, "pciDeviceId"), 16)),
-       hexadecimal(pci.device)},
+       ShownHex(pci.device)},
       {"pci.subsystem", kPci, Hexadecimal(Shifted(answers.Number(kPci, "pciSubSystemId"), 16)),
-       hexadecimal(pci.subsystem)},
+       ShownHex(pci.subsystem)},
       {"pci.revision", kPci, Hexadecimal(answers.Number(kPci, "pciRevisionId")),
-       hexadecimal(pci.revision)},
+       ShownHex(pci.revision)},
       {"pci.generation", "busInfoList[PCIE_GPU_LINK_CAPS]", Bits(link_caps, 0, 0xf),
-       decimal(pci.generation)},
-      {"pci.width", "busInfoList[PCIE_GPU_LINK_CAPS]", Bits(link_caps, 4, 0x3f),
-       decimal(pci.width)},
+       Shown(pci.generation)},
+      {"pci.width", "busInfoList[PCIE_GPU_LINK_CAPS]", Bits(link_caps, 4, 0x3f), Shown(pci.width)},
       {"pci.bar1_mib", "fbInfoList[BAR1_SIZE] or NV2080_CTRL_CMD_BUS_GET_PCI_BAR_INFO",
-       Decimal(Bar1Mib(answers)), decimal(pci.bar1_mib)},
+       Decimal(Bar1Mib(answers)), Shown(pci.bar1_mib)},
+  };
+}
+
+std::vector<Field> PartsFields(const Answers& answers, const GpuProfile& known) {
+  const auto gr = [&](const char* index) { return Decimal(answers.Info("grInfoList", index)); };
+  return {
       {"tpcs_per_gpc", "NV2080_CTRL_CMD_GR_GET_TPC_MASK or GR_GET_GLOBAL_SM_ORDER", Tpcs(answers),
        absl::StrCat("[", absl::StrJoin(known.tpcs_per_gpc, ", "), "]")},
       {"litter.gpcs", "grInfoList[LITTER_NUM_GPCS]", gr("LITTER_NUM_GPCS"),
-       decimal(known.litter.gpcs)},
+       Shown(known.litter.gpcs)},
       {"litter.tpcs_per_gpc", "grInfoList[LITTER_NUM_TPC_PER_GPC]", gr("LITTER_NUM_TPC_PER_GPC"),
-       decimal(known.litter.tpcs_per_gpc)},
+       Shown(known.litter.tpcs_per_gpc)},
       {"litter.fbps", "grInfoList[LITTER_NUM_FBPS]", gr("LITTER_NUM_FBPS"),
-       decimal(known.litter.fbps)},
+       Shown(known.litter.fbps)},
       {"litter.fbpas", "grInfoList[LITTER_NUM_FBPAS]", gr("LITTER_NUM_FBPAS"),
-       decimal(known.litter.fbpas)},
+       Shown(known.litter.fbpas)},
       {"litter.ltcs", "grInfoList[LITTER_NUM_LTCS]", gr("LITTER_NUM_LTCS"),
-       decimal(known.litter.ltcs)},
-      {"cores_per_sm", "grInfoList[MAX_SP_PER_SM]", gr("MAX_SP_PER_SM"),
-       decimal(known.cores_per_sm)},
+       Shown(known.litter.ltcs)},
+      {"cores_per_sm", "grInfoList[MAX_SP_PER_SM]", gr("MAX_SP_PER_SM"), Shown(known.cores_per_sm)},
+  };
+}
+
+std::vector<Field> MemoryAndClockFields(const Answers& answers, const GpuProfile& known) {
+  const auto fb = [&](const char* index) { return answers.Info("fbInfoList", index); };
+  const bool hbm3 = known.memory.type == GpuProfile::MemoryType::kHbm3;
+  return {
       {"memory.type", "fbInfoList[RAM_TYPE]", MemoryType(answers), hbm3 ? "\"hbm3\"" : "\"hbm2\""},
       {"memory.total_mib", "fbInfoList[TOTAL_RAM_SIZE]", Decimal(Shifted(fb("TOTAL_RAM_SIZE"), 10)),
-       decimal(known.memory.total_mib)},
+       Shown(known.memory.total_mib)},
       {"memory.usable_mib", "fbInfoList[HEAP_SIZE]", Decimal(Shifted(fb("HEAP_SIZE"), 10)),
-       decimal(known.memory.usable_mib)},
+       Shown(known.memory.usable_mib)},
       {"memory.bus_width_bits", "fbInfoList[BUS_WIDTH]", Decimal(fb("BUS_WIDTH")),
-       decimal(known.memory.bus_width_bits)},
+       Shown(known.memory.bus_width_bits)},
       {"memory.l2_bytes", "fbInfoList[L2CACHE_SIZE]", Decimal(fb("L2CACHE_SIZE")),
-       decimal(known.memory.l2_bytes)},
+       Shown(known.memory.l2_bytes)},
       {"memory.clock_mhz", "clocks of the highest state", Decimal(ClockMhz(answers, kMemoryClock)),
-       decimal(known.memory.clock_mhz)},
+       Shown(known.memory.clock_mhz)},
       {"sm_clock_mhz", "clocks of the highest state", Decimal(ClockMhz(answers, kGraphicsClock)),
-       decimal(known.sm_clock_mhz)},
+       Shown(known.sm_clock_mhz)},
       {"power_limit_watts", "control 0x2080a61d", Decimal(PowerLimitWatts(answers)),
-       decimal(known.power_limit_watts)},
-      {"copy_engines", kEngines, Decimal(CopyEngines(answers)), decimal(known.copy_engines)},
+       Shown(known.power_limit_watts)},
+      {"copy_engines", kEngines, Decimal(CopyEngines(answers)), Shown(known.copy_engines)},
+  };
+}
+
+std::vector<Field> BoardFields(const Answers& answers, const GpuProfile& known) {
+  const auto& board = known.board;
+  return {
       {"board.inforom_oem", kInforom, Inforom(answers, "OBD"), Version(board.inforom_oem)},
       {"board.inforom_ecc", kInforom, Inforom(answers, "ECC"), Version(board.inforom_ecc)},
       {"board.chip_sku", kChip, ChipSku(answers), *Text(board.chip_sku)},
-      {"board.remap_banks", kRemapped, Decimal(RemapBanks(answers)), decimal(board.remap_banks)},
+      {"board.remap_banks", kRemapped, Decimal(RemapBanks(answers)), Shown(board.remap_banks)},
       {"board.video_clock_mhz", "clocks of the highest state",
-       Decimal(ClockMhz(answers, kVideoClock)), decimal(board.video_clock_mhz)},
-      {"nvlink.links", kLinks, Decimal(links.count), decimal(nvlink.links)},
-      {"nvlink.version", kLinks, Decimal(links.Of("nvlinkVersion")), decimal(nvlink.version)},
-      {"nvlink.line_rate_mbps", kLinks, Decimal(links.Of("nvlinkLineRateMbps")),
-       decimal(nvlink.line_rate_mbps)},
-      {"nvlink.data_rate_kib_per_s", kLinks, Decimal(links.Of("nvlinkLinkDataRateKiBps")),
-       decimal(nvlink.data_rate_kib_per_s)},
-      {"nvlink.clock_mhz", kLinks, Decimal(links.Of("nvlinkLinkClockMhz")),
-       decimal(nvlink.clock_mhz)},
-      {"nvlink.lanes", kLinks, Decimal(links.Of("subLinkWidth")), decimal(nvlink.lanes)},
-      {"nvlink.switches", kLinks, Decimal(links.switches), decimal(nvlink.switches)},
-      {"nvlink.switch_device", kLinks, Hexadecimal(links.switch_device),
-       hexadecimal(nvlink.switch_device)},
+       Decimal(ClockMhz(answers, kVideoClock)), Shown(board.video_clock_mhz)},
   };
+}
+
+std::vector<Field> NvlinkFields(const Answers& answers, const GpuProfile& known) {
+  const Links links = RecordedLinks(answers);
+  const auto& nvlink = known.nvlink;
+  return {
+      {"nvlink.links", kLinks, Decimal(links.count), Shown(nvlink.links)},
+      {"nvlink.version", kLinks, Decimal(links.Of("nvlinkVersion")), Shown(nvlink.version)},
+      {"nvlink.line_rate_mbps", kLinks, Decimal(links.Of("nvlinkLineRateMbps")),
+       Shown(nvlink.line_rate_mbps)},
+      {"nvlink.data_rate_kib_per_s", kLinks, Decimal(links.Of("nvlinkLinkDataRateKiBps")),
+       Shown(nvlink.data_rate_kib_per_s)},
+      {"nvlink.clock_mhz", kLinks, Decimal(links.Of("nvlinkLinkClockMhz")),
+       Shown(nvlink.clock_mhz)},
+      {"nvlink.lanes", kLinks, Decimal(links.Of("subLinkWidth")), Shown(nvlink.lanes)},
+      {"nvlink.switches", kLinks, Decimal(links.switches), Shown(nvlink.switches)},
+      {"nvlink.switch_device", kLinks, Hexadecimal(links.switch_device),
+       ShownHex(nvlink.switch_device)},
+  };
+}
+
+// `known` may be anything if it is not needed.
+std::vector<Field> Fields(const Answers& answers, const GpuProfile& known) {
+  std::vector<Field> fields;
+  for (const auto part :
+       {IdentityFields, PartsFields, MemoryAndClockFields, BoardFields, NvlinkFields}) {
+    for (Field& field : part(answers, known)) fields.push_back(std::move(field));
+  }
+  return fields;
 }
 
 // {"a", ...}, with an object for the fields of each group: "pci.device".

@@ -14,7 +14,7 @@ namespace phantora::record {
 namespace {
 
 constexpr absl::string_view kHandle = "handle#";
-// Of a value that is printed.
+// Characters of a value that are printed.
 constexpr size_t kMostShown = 160;
 
 // "handle#12" without its number.

@@ -51,7 +51,7 @@ class Builder {
         return AddBytes(header, payload);
       case RecordKind::kIoctlEnd: {
         RawCall* call = Find(header.call, RecordKind::kIoctl);
-        // Of a call that began before records were lost.
+        // The call began before records were lost.
         if (call == nullptr) return nullptr;
         call->ended = true;
         call->result = static_cast<int>(header.values[0]);

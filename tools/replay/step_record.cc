@@ -94,7 +94,7 @@ class Reader {
         absl::StrCat(name, " is no list of ", most > 0 ? "up to " : "", most > 0 ? most : exactly));
     return kNone;
   }
-  // Of an object; null if it has none.
+  // The member `key` of an object; null if it has none.
   static const Json& Of(const Json& json, const char* key) {
     static const Json kNull;
     if (!json.is_object()) return kNull;

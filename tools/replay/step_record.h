@@ -44,7 +44,7 @@ struct StepRecord {
   static constexpr size_t kMostNodes = 1 << 19;
   static constexpr size_t kMostWaits = 1 << 19;
   static constexpr size_t kMostCommunicators = 1 << 12;
-  // Of one node or wait.
+  // What one node or wait may come after.
   static constexpr size_t kMostAfter = 1 << 10;
   static constexpr size_t kMostNames = 10000, kLongestName = 256;
   static constexpr int kNoOperation = -1, kNoName = -1;

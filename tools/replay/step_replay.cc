@@ -118,7 +118,7 @@ class ReplayedNccl {
 
   const std::string& error() const { return error_; }
 
-  // Of its kernel.
+  // What the node's kernel needs of its engine.
   EngineWork::Need NeedOf(const StepRecord::Node& node) {
     const StepRecord::Operation& operation = record_.operations[OperationOf(node)];
     int sms = 1;

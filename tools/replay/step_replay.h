@@ -15,7 +15,7 @@
 
 namespace phantora {
 
-// Of one step, in the mean of those that StepTime() counts.
+// One step, as the mean of those that StepTime() counts.
 struct ReplayedStep {
   int gpus = 0;
   VirtualSpan time;

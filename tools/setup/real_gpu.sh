@@ -5,7 +5,7 @@
 #   tools/setup/real_gpu.sh bundle DIR        here, after a build: what that machine needs, 40 MB
 #   DIR/real_gpu.sh record OUT          there: what programs and the driver say to each other, and what the
 #                                       emulated driver does with that machine's libraries
-#   DIR/real_gpu.sh curves OUT          there: how long operations take (phantora_bench.py)
+#   DIR/real_gpu.sh curves OUT          there: how long operations take (phantora_bench.pyz)
 #   DIR/real_gpu.sh steps OUT           there: training steps, measured and simulated, and their kernels
 #   tools/setup/real_gpu.sh table OUT         here or there: simulated beside measured steps, from `steps`
 #
@@ -58,7 +58,8 @@ END
   chmod u+w "$OUT"/bin/* "$OUT"/real/*
   for program in $TRACEES; do strip "$OUT/bin/$program"; done
   strip "$OUT"/real/*
-  install -m 755 "$HERE/real_gpu.sh" "$ROOT/tools/prices/phantora_bench.py" "$OUT/"
+  install -m 755 "$HERE/real_gpu.sh" "$OUT/"
+  python3 "$ROOT/tools/prices/bundle_bench.py" "$OUT/phantora_bench.pyz" || exit 1
   install -m 644 "$ROOT/test/programs/model_step.py" "$ROOT/test/programs/resnet50.py" "$OUT/"
   du -sh "$OUT"
 }
@@ -71,7 +72,7 @@ path_of() {  # a program of the bundle, or of the build tree
   fi
 }
 bench_file() {
-  if [ -d "$HERE/real" ]; then echo "$HERE/phantora_bench.py"; else echo "$ROOT/tools/prices/phantora_bench.py"; fi
+  if [ -d "$HERE/real" ]; then echo "$HERE/phantora_bench.pyz"; else echo "$ROOT/tools/prices/phantora_bench.py"; fi
 }
 own() {
   program=$1

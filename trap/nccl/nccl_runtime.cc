@@ -105,7 +105,7 @@ SharedWork::Prepared NcclRuntime::Prepare(pid_t process, const std::shared_ptr<G
   if (header.magic != nccl::MarkerHeader().magic || header.entries > most) {
     return {.error = "an NCCL operation that is none"};
   }
-  // Of a communicator that was left before its operations had their turn.
+  // The communicator may have been left before its operations had their turn.
   const NcclEndpoint* endpoint =
       world_.communicators().Find(static_cast<uint64_t>(process), header.handle);
   if (endpoint == nullptr) return {};

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
+#include "fabric/collectives/nccl_operation.h"
 #include "trap/nccl/reduction.h"
 
 namespace phantora {
@@ -12,7 +13,7 @@ namespace {
 
 using nccl::Operation;
 
-// Of a reduction, in bytes; a multiple of every type's size.
+// Bytes that are reduced at a time; a multiple of every type's size.
 constexpr uint64_t kPiece = 1 << 20;
 
 // Does the rank get the result of a reduction?
@@ -138,7 +139,7 @@ bool Payload::ReducePiece(absl::Span<const NcclShare> shares, absl::Span<const N
   const bool scatters = entry.operation == Operation::kReduceScatter;
   const uint64_t bytes = entry.count * size;
   for (const NcclShare& share : receivers) {
-    // Of a scattered result, part r is rank r's.
+    // Part r of a scattered result is rank r's.
     if (scatters && static_cast<uint64_t>(share.rank) * bytes != part) continue;
     const uint64_t to = share.entry.receive + (at - part);
     if (fails(share, MemoryOf(share).Write(to, result.data(), length))) return false;

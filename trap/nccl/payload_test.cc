@@ -4,6 +4,8 @@
 
 #include <numeric>
 
+#include "uvm_model/memory_for_test.h"
+
 namespace phantora {
 namespace {
 
@@ -237,7 +239,7 @@ TEST_F(PayloadTest, HostileAddressesAreCounted) {
   payload_.Message({Ticket(0), 0, send}, {Ticket(1), 1, receive});
   send.count = uint64_t{1} << 45;
   payload_.Message({Ticket(0), 0, send}, {Ticket(1), 1, receive});
-  EXPECT_EQ(ranks_[1].out->ResidentBytes(), 0u);
+  EXPECT_EQ(ResidentBytes(*ranks_[1].out), 0u);
   const std::string report = unknowns_.Report();
   EXPECT_NE(report.find("0x1100000: 2 times"), std::string::npos) << report;
 }
@@ -311,16 +313,16 @@ TEST_F(PayloadTest, MemoryThatWasNeverWrittenStaysSo) {
   Run(Of(Operation::kBroadcast, kRegion / 4));
   Run(Of(Operation::kReduceScatter, kPart / 4));
   for (const Rank& rank : ranks_) {
-    EXPECT_EQ(rank.in->ResidentBytes(), 0u);
-    EXPECT_EQ(rank.out->ResidentBytes(), 0u);
+    EXPECT_EQ(ResidentBytes(*rank.in), 0u);
+    EXPECT_EQ(ResidentBytes(*rank.out), 0u);
   }
   // One page of it is written.
   Put(0, kIn + (5 << 20), {42});
   Run(Of(Operation::kBroadcast, kRegion / 4));
   for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(Get(rank, kOut + (5 << 20), 1), (Words{42}));
-  EXPECT_EQ(ranks_[0].in->ResidentBytes(), 4096u);
-  for (const Rank& rank : ranks_) EXPECT_EQ(rank.out->ResidentBytes(), 4096u);
-  EXPECT_EQ(ranks_[1].in->ResidentBytes(), 0u);
+  EXPECT_EQ(ResidentBytes(*ranks_[0].in), 4096u);
+  for (const Rank& rank : ranks_) EXPECT_EQ(ResidentBytes(*rank.out), 4096u);
+  EXPECT_EQ(ResidentBytes(*ranks_[1].in), 0u);
 }
 
 TEST_F(PayloadTest, WhatWasWrittenIsZeroAgain) {

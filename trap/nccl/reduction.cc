@@ -6,7 +6,7 @@
 #include <cstring>
 #include <limits>
 
-#include "fabric/collectives/nccl_world.h"
+#include "fabric/collectives/nccl_operation.h"
 #include "fabric/library/wire.h"
 
 namespace phantora {

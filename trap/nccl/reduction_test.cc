@@ -15,29 +15,35 @@
 namespace phantora {
 namespace {
 
-// ncclDataType_t.
-enum : uint8_t {
-  kInt8,
-  kUint8,
-  kInt32,
-  kUint32,
-  kInt64,
-  kUint64,
-  kHalf,
-  kFloat,
-  kDouble,
-  kBfloat16,
-  kE4m3,
-  kE5m2,
-  kTypes
-};
-constexpr size_t kBytes[kTypes] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
+// ncclDataType_t, with the numbers that nccl.h gives them.
+constexpr uint8_t kInt8 = 0, kUint8 = 1, kInt32 = 2, kUint32 = 3, kInt64 = 4, kUint64 = 5,
+                  kHalf = 6, kFloat = 7, kDouble = 8, kBfloat16 = 9, kE4m3 = 10, kE5m2 = 11,
+                  kTypes = 12;
+
+size_t BytesOf(uint8_t type) {
+  switch (type) {
+    case kInt8:
+    case kUint8:
+    case kE4m3:
+    case kE5m2:
+      return 1;
+    case kHalf:
+    case kBfloat16:
+      return 2;
+    case kInt32:
+    case kUint32:
+    case kFloat:
+      return 4;
+    default:
+      return 8;
+  }
+}
 
 // Elements as bits, one of each rank.
 std::vector<uint64_t> Reduce(uint8_t type, uint8_t operation,
                              const std::vector<std::vector<uint64_t>>& ranks,
                              const std::vector<uint64_t>& scalars = {}) {
-  const size_t size = kBytes[type], elements = ranks[0].size();
+  const size_t size = BytesOf(type), elements = ranks[0].size();
   Reduction reduction(type, operation, elements * size);
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     std::vector<uint8_t> bytes(elements * size);
@@ -156,6 +162,30 @@ TEST(ReductionTest, AllSmallFloatsStayWhatTheyAre) {
         }
       }
     }
+  }
+}
+
+// One line for each number of nccl.h, in bits that no other type of its size reads alike.
+TEST(ReductionTest, TypesAreThoseOfTheirNumbers) {
+  constexpr struct {
+    uint8_t type, operation;
+    uint64_t a, b, result;
+  } kCases[] = {
+      {0, nccl::kMax, 0xff, 0x01, 0x01},                                            // -1, 1
+      {1, nccl::kMax, 0xff, 0x01, 0xff},                                            // 255, 1
+      {2, nccl::kMax, 0xffffffff, 1, 1},                                            // -1, 1
+      {3, nccl::kMax, 0xffffffff, 1, 0xffffffff},                                   //
+      {4, nccl::kMax, ~uint64_t{0}, 1, 1},                                          // -1, 1
+      {5, nccl::kMax, ~uint64_t{0}, 1, ~uint64_t{0}},                               //
+      {6, nccl::kSum, 0x3c00, 0x3c00, 0x4000},                                      // 1 + 1
+      {7, nccl::kSum, 0x3f800000, 0x3f800000, 0x40000000},                          // 1 + 1
+      {8, nccl::kSum, 0x3ff0000000000000, 0x3ff0000000000000, 0x4000000000000000},  // 1 + 1
+      {9, nccl::kSum, 0x3f80, 0x3f80, 0x4000},                                      // 1 + 1
+      {10, nccl::kSum, 0x38, 0x38, 0x40},                                           // 1 + 1
+      {11, nccl::kSum, 0x3c, 0x3c, 0x40},                                           // 1 + 1
+  };
+  for (const auto& one : kCases) {
+    EXPECT_EQ(ReduceOne(one.type, one.operation, {one.a, one.b}), one.result) << int{one.type};
   }
 }
 
@@ -343,7 +373,7 @@ TEST(ReductionTest, AveragesOfIntegers) {
   const auto average = [](uint8_t type, std::initializer_list<int> values) {
     std::vector<uint64_t> bits;
     for (const int value : values) {
-      bits.push_back(static_cast<uint64_t>(value) & (kBytes[type] == 1 ? 0xff : 0xffffffff));
+      bits.push_back(static_cast<uint64_t>(value) & (BytesOf(type) == 1 ? 0xff : 0xffffffff));
     }
     return ReduceOne(type, nccl::kAvg, bits);
   };

@@ -7,20 +7,20 @@
 #include <array>
 #include <cstdint>
 #include <deque>
-#include <functional>
 #include <memory>
-#include <vector>
 
 #include "trap/gpu/front/engine_object.h"
 #include "trap/gpu/front/gpu_context.h"
 #include "trap/gpu/front/gpu_services.h"
+#include "trap/gpu/front/host_methods.h"
+#include "trap/gpu/front/pushbuffer_reader.h"
 #include "trap/gpu/pricing/occupancy.h"
 #include "trap/gpu/timeline/engine_share.h"
 #include "uvm_model/memory_object.h"
 
 namespace phantora {
 
-class Channel {
+class Channel : private MethodSink {
  public:
   struct Config {
     int gpu = 0;
@@ -63,14 +63,14 @@ class Channel {
     return Step(services, worked, budget);
   }
 
-  // Of a gated channel: submissions that have not been revealed.
-  uint32_t Hidden() const;
+  // Submissions of a gated channel that have not been revealed.
+  uint32_t UnrevealedSubmissions() const;
   // Entries that can be submitted before the next one is fetched: now, and after what has
   // been revealed.
-  uint32_t Room() const;
+  uint32_t FreeEntries() const;
   // `more`: submissions that are to be revealed.
-  uint32_t RoomAfterRevealed(uint32_t more = 0) const {
-    return RoomAfter((revealed_ + more) % config_.gpfifo_entries);
+  uint32_t FreeEntriesAfterRevealed(uint32_t more = 0) const {
+    return FreeEntriesAfter((revealed_ + more) % config_.gpfifo_entries);
   }
   // `submitted`: when the host did.
   void Reveal(VirtualTime submitted) {
@@ -83,7 +83,7 @@ class Channel {
   bool Busy() const;
   VirtualTime BusyUntil() const;
   // Is there SharedWork under way whose end is not known?
-  bool Shares() const;
+  bool HasOpenSharedWork() const;
 
   // Semaphores written so far.
   uint64_t releases() const { return releases_; }
@@ -112,25 +112,18 @@ class Channel {
   // USERD words, shared with the tracee.
   bool ReadUserd(uint64_t offset, uint32_t* value) const;
   // One entry always stays free: GP_PUT = GP_GET says that all are.
-  uint32_t RoomAfter(uint32_t put) const {
+  uint32_t FreeEntriesAfter(uint32_t put) const {
     return (gp_get_ + 2 * config_.gpfifo_entries - 1 - put) % config_.gpfifo_entries;
   }
   void WriteNotification(uint32_t index, uint32_t info32, uint16_t status, uint64_t time_ns);
 
   State Run(ExecutionContext& context, bool& worked);
-  // Fetches the next pushbuffer segment. kDone: there is one; kBlocked: none.
+  // Fetches the next GPFIFO entry. kDone: there is one; kBlocked: none.
   Progress Fetch(ExecutionContext& context);
-  // Reads the next part of the segment under way.
-  Progress Refill(ExecutionContext& context);
-  Progress RunSegment(ExecutionContext& context);
-  Progress Method(ExecutionContext& context, uint32_t subchannel, uint32_t method, uint32_t data);
-  Progress HostMethod(ExecutionContext& context, uint32_t subchannel, uint32_t method,
-                      uint32_t data);
-  Progress SemExecute(ExecutionContext& context, uint32_t data);
-  Progress SemaphoreD(ExecutionContext& context, uint32_t data);
-  // A semaphore had a value that it waited for.
-  void Acquired(ExecutionContext& context, uint64_t address,
-                const std::function<bool(uint64_t)>& satisfies) const;
+  Progress Method(ExecutionContext& context, uint32_t subchannel, uint32_t method,
+                  uint32_t data) override;
+  size_t Bulk(ExecutionContext& context, uint32_t subchannel, uint32_t method,
+              absl::Span<const uint32_t> words) override;
   void SetObject(ExecutionContext& context, uint32_t subchannel, uint32_t data);
 
   const Config config_;
@@ -138,25 +131,15 @@ class Channel {
   bool dead_ = false;
   uint32_t failure_ = 0;
   bool failure_told_ = false;
-  bool waiting_logged_ = false;
 
   uint32_t gp_get_ = 0;
   uint32_t revealed_ = 0;              // of a gated channel: GP_PUT as far as it may be seen
   std::deque<VirtualTime> submitted_;  // when: of what is revealed and not fetched
   uint64_t releases_ = 0, interrupts_ = 0;
-  std::vector<uint32_t> segment_;  // a part of it, read once
-  bool in_segment_ = false;
-  size_t position_ = 0;  // in segment_: the next header or data word
-  uint64_t unread_ = 0;  // address of the segment's words behind segment_
-  uint64_t unread_words_ = 0;
+  bool in_segment_ = false;  // the entry at gp_get_ is under way
+  PushbufferReader reader_;
+  HostMethods host_;
 
-  // The method header under way.
-  uint32_t left_ = 0;  // data words
-  uint32_t subchannel_ = 0;
-  uint32_t method_ = 0;
-  enum class Increment { kAlways, kNever, kOnce } increment_ = Increment::kAlways;
-
-  std::array<uint32_t, 0x100 / 4> host_{};
   struct Bound {
     uint32_t class_id = 0;
     std::unique_ptr<EngineObject> object;

@@ -74,7 +74,7 @@ Progress CopyObject::Launch(ExecutionContext& context, uint32_t flags) {
   }
   resuming_ = progress == Progress::kYield || progress == Progress::kBlocked;
   if (progress != Progress::kDone) return progress;
-  if (work_) Tell(context);
+  if (work_) ReportCopy(context);
   work_.reset();
   return Finish(context, flags);
 }
@@ -164,7 +164,7 @@ void CopyObject::Start(ExecutionContext& context, uint64_t bytes, bool reads_sou
   work_.emplace(context.copy_engine, context.time.Now(), need);
 }
 
-void CopyObject::Tell(ExecutionContext& context) {
+void CopyObject::ReportCopy(ExecutionContext& context) {
   if (order_ != 0) context.services.order->Ended(order_, context.time.Now());
   if (context.services.observer == nullptr) return;
   context.services.observer->Copy({context.process, context.gpu, context.channel, work_->began(),

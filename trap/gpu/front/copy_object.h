@@ -37,7 +37,7 @@ class CopyObject : public EngineObject {
   CopyKind KindOf(ExecutionContext& context, bool reads_source, bool* fills_host);
   // Goes on with a component remap that takes values from the source or leaves holes.
   Progress Swizzle(ExecutionContext& context);
-  void Tell(ExecutionContext& context);
+  void ReportCopy(ExecutionContext& context);
   Progress Finish(ExecutionContext& context, uint32_t flags);
 
   const uint32_t engine_;

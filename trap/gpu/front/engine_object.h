@@ -90,7 +90,7 @@ class EngineObject {
   // When the first of it ends; Infinity if there is none, or while it waits for its engine.
   virtual VirtualTime BusyUntil() const { return VirtualTime::Infinity(); }
   // Is there SharedWork under way whose end is not known?
-  virtual bool Shares() const { return false; }
+  virtual bool HasOpenSharedWork() const { return false; }
 
   // Executes a run of data words for one non-incrementing method; returns how
   // many were consumed (0: use Method for the next one). Must not block.

@@ -10,7 +10,7 @@
 namespace phantora {
 namespace {
 
-// Of a process that makes up programs: what it has is forgotten, and looked up again.
+// Kernels of one process. One that makes up programs loses what it has, which is looked up again.
 constexpr size_t kMostKernels = 1 << 16;
 // Of all searches of a process's memory together; one takes up to a second. Others wait.
 constexpr std::chrono::seconds kMostSearching(120);

@@ -27,7 +27,7 @@ double PeerBytesPerS(const GpuProfile::Nvlink& nvlink) {
   return kLinkBytesPerS * nvlink.links * (nvlink.version >= kNvlink4 ? 0.836 : 0.913);
 }
 
-// Of a hostile launch, at most an hour.
+// At most an hour: launches may be hostile.
 VirtualSpan Seconds(double seconds) {
   return VirtualSpan::Picoseconds(static_cast<int64_t>(std::clamp(seconds, 0.0, 3600.0) * 1e12));
 }

@@ -21,7 +21,7 @@ namespace phantora {
 
 // In this order: what was measured of this very work, or of similar work; a model of what the
 // kernel's rule (profiles/work) says that it does; the same of what can be read off its code.
-// Of a kernel that nobody knows, 16 bytes times the number of threads.
+// A kernel that nobody knows moves 16 bytes times the number of threads.
 class KernelPricer : public WorkPricer {
  public:
   struct Options {
@@ -37,7 +37,7 @@ class KernelPricer : public WorkPricer {
   Price Kernel(const KernelLaunch& launch) override;
   Price Copy(uint64_t bytes, CopyKind kind) override;
   const char* Source() const override { return source_.c_str(); }
-  // Of the GPU's own memory, at its peak.
+  // The peak bandwidth of the GPU's own memory.
   double memory_bytes_per_s() const { return memory_bytes_per_s_; }
 
  private:

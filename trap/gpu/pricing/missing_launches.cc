@@ -14,7 +14,7 @@
 namespace phantora {
 namespace {
 
-// Of a hostile program, that invents launches.
+// Bytes that are kept of launches: a hostile program may invent them.
 constexpr uint64_t kMostBytes = 256 << 20;
 
 // How fast a product is depends on its numbers, by the power that they take; the others' may be

@@ -10,7 +10,7 @@ namespace {
 
 // What one call may cost, about 10 ms: others wait for it. What is left is done in the next.
 constexpr int64_t kCallBudget = 16 * kStepBudget;
-// Of that, what every event costs at least.
+// What every event costs of that, at least.
 constexpr int64_t kEventCost = 64;
 // GPFIFO entries: libcuda stops with two of 1,024 left.
 constexpr uint32_t kRoomForASubmission = 4;
@@ -118,11 +118,11 @@ SimulatedDevice::Queues GpuTimelines::QueuesOf(pid_t process) {
   auto it = timelines_.find(process);
   if (it == timelines_.end()) return queues;
   for (const auto& channel : it->second->channels) {
-    queues.full |= channel->Room() < kRoomForASubmission;
+    queues.full |= channel->FreeEntries() < kRoomForASubmission;
     const auto waiting = it->second->waiting_submissions.find(channel.get());
     const uint32_t told = waiting == it->second->waiting_submissions.end() ? 0 : waiting->second;
     queues.short_of_room |=
-        channel->RoomAfterRevealed(told) < channel->config().gpfifo_entries / kStepsOfRoom;
+        channel->FreeEntriesAfterRevealed(told) < channel->config().gpfifo_entries / kStepsOfRoom;
     queues.hidden += Untold(*it->second, *channel);
   }
   return queues;
@@ -135,7 +135,7 @@ const GpuTimelines::Ends& GpuTimelines::EndsOf(const Timeline& timeline) const {
     // What is still busy until now has been run: it does not wait for time.
     const VirtualTime until = channel->BusyUntil();
     if (until > timeline.clock->Now()) ends.first = std::min(ends.first, until);
-    ends.depend_on_others |= channel->Shares();
+    ends.depend_on_others |= channel->HasOpenSharedWork();
   }
   return timeline.ends.emplace(ends);
 }
@@ -164,7 +164,7 @@ VirtualTime GpuTimelines::Horizon(const Timeline& timeline) const {
 }
 
 uint32_t GpuTimelines::Untold(const Timeline& timeline, const Channel& channel) {
-  const uint32_t hidden = channel.Hidden();
+  const uint32_t hidden = channel.UnrevealedSubmissions();
   if (hidden == 0) return 0;
   auto waiting = timeline.waiting_submissions.find(&channel);
   if (waiting == timeline.waiting_submissions.end()) return hidden;

@@ -47,7 +47,7 @@ class GpuTimelines : public SimulatedDevice {
   std::vector<pid_t> Passed(VirtualTime to) override;
 
  private:
-  // Of work that is under way.
+  // When work that is under way ends.
   struct Ends {
     VirtualTime first = VirtualTime::Infinity();
     bool depend_on_others = false;  // some of it does, see SharedWork

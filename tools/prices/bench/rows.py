@@ -1,7 +1,6 @@
-#!/usr/bin/env python3
-"""Rows of profiles/data/GPU from what phantora_bench.py measured.
+"""Rows of profiles/data/GPU from what `phantora_bench measure` measured.
 
-  phantora_bench.py rows FILE --gpu NAME --phantora-run PATH -o profiles/data/NAME
+  phantora_bench rows FILE --gpu NAME --phantora-run PATH -o profiles/data/NAME
 
 Times come from FILE. What each kernel does (family, shape, FLOPs, bytes, tiles) comes from the emulator:
 the operations of FILE are run on an emulated NAME, which need not be the GPU of FILE but should launch
@@ -26,7 +25,8 @@ import tempfile
 import time
 
 import kernel_rows
-import phantora_bench
+from bench import ops
+from bench.catalogue import define_all
 
 PAUSE_S = 5
 # A kernel's title says nothing that the shape of these does not.
@@ -37,8 +37,8 @@ def run_operations(path):
     """Under phantora-run: each warm, then once alone, with pauses by which a timeline tells them apart.
     Prints when, after a piece of work that stands alone by which this clock and the timeline's are
     compared."""
-    torch = phantora_bench.torch()
-    phantora_bench.define_all()
+    torch = ops.torch()
+    define_all()
     mark = torch.zeros(1, device="cuda")
     torch.cuda.synchronize()
     time.sleep(4 * PAUSE_S)
@@ -46,7 +46,7 @@ def run_operations(path):
     mark.fill_(1)
     torch.cuda.synchronize()
     for line in pathlib.Path(path).read_text(encoding="utf-8").splitlines()[1:]:
-        op = phantora_bench.OPS.get(phantora_bench.key_of(json.loads(line)))
+        op = ops.OPS.get(ops.key_of(json.loads(line)))
         if op is None or op.host or op.l2 == "cold" or op.family == "copy":
             continue
         time.sleep(PAUSE_S)
@@ -65,6 +65,12 @@ def run_operations(path):
         torch.cuda.empty_cache()
 
 
+def this_program():
+    """phantora_bench.pyz if this is a part of it, else phantora_bench.py."""
+    root = pathlib.Path(__file__).resolve().parents[1]
+    return root if root.is_file() else root / "phantora_bench.py"
+
+
 def identity(launch):
     """What a slice of the timeline and a line of the log have in common."""
     return (launch.get("name", launch.get("kernel")), tuple(launch["grid"]), tuple(launch["block"]),
@@ -77,9 +83,9 @@ def emulate(options, folder):
     result = subprocess.run(
         [options.phantora_run, "--gpu", options.gpu, "--host-time", "fixed", "--no-status", "--trace", trace,
          "--log-kernels", log, *(["--model-only"] if options.model_only else []), "--", options.python,
-         __file__, "--run", options.file], text=True, stdout=subprocess.PIPE, check=False)
+         this_program(), "rows", "--run", options.file], text=True, stdout=subprocess.PIPE, check=False)
     if result.returncode != 0:
-        sys.exit("bench_rows.py: the operations cannot be run under phantora-run, see above")
+        sys.exit("phantora_bench rows: the operations cannot be run under phantora-run, see above")
     log_by = collections.defaultdict(list)
     for line in log.read_text(encoding="utf-8").splitlines():
         launch = json.loads(line)
@@ -164,7 +170,7 @@ def join(lines, launches_by):
     """Rows, and for each reason the operations of which a kernel gave none."""
     rows, left_out = collections.defaultdict(list), collections.defaultdict(list)
     for line in lines:
-        name = phantora_bench.key_of(line)
+        name = ops.key_of(line)
         if line.get("host") or line["family"] == "copy" or line["l2"] == "cold":
             continue
         launches, others = launches_by.get(name, ([], 0))
@@ -229,7 +235,7 @@ def host_costs(lines, word, comments):
 def main(arguments):
     if arguments[:1] == ["--run"]:
         return run_operations(arguments[1])
-    parser = argparse.ArgumentParser(prog="phantora_bench.py rows", description=__doc__,
+    parser = argparse.ArgumentParser(prog="phantora_bench rows", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", type=pathlib.Path)
     parser.add_argument("--gpu", required=True, help="a personality's name, or a file")
@@ -239,8 +245,8 @@ def main(arguments):
     parser.add_argument("-o", "--output", type=pathlib.Path, required=True, help="a folder")
     options = parser.parse_args(arguments)
     header, *lines = [json.loads(line) for line in options.file.read_text(encoding="utf-8").splitlines()]
-    if header.get("phantora_bench") != phantora_bench.VERSION:
-        sys.exit(f"{options.file} is not of phantora_bench.py, version {phantora_bench.VERSION}")
+    if header.get("phantora_bench") != ops.VERSION:
+        sys.exit(f"{options.file} is not of phantora_bench.py, version {ops.VERSION}")
     with tempfile.TemporaryDirectory() as folder:
         launches = emulate(options, pathlib.Path(folder))
     rows, left_out = join(lines, launches)
@@ -257,7 +263,3 @@ def main(arguments):
         for name in names:
             print(f"  {name}")
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,42 @@
+// Memory, registrations and what else does nothing.
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "fabric/library/nccl_for_test.h"
+
+namespace phantora::nccl {
+namespace {
+
+TEST_F(Nccl, SimulatingAGroupDoesNothing) {
+  const ncclComm_t comm = Join();
+  ncclGroupStart();
+  ncclAllReduce(At(64), At(64), 1, ncclInt8, ncclSum, comm, Stream(7));
+  ncclSimInfo_t info = {sizeof(info), kNcclSimInfoMagic, 22707, -1};
+  EXPECT_EQ(ncclGroupSimulateEnd(&info), ncclSuccess);
+  EXPECT_EQ(info.estimatedTime, -1);
+  EXPECT_TRUE(driver_.launches.empty());
+}
+
+TEST_F(Nccl, MemoryAndRegistrations) {
+  const ncclComm_t comm = Join();
+  void* memory = nullptr;
+  EXPECT_EQ(ncclMemAlloc(&memory, 10), ncclSuccess);
+  void* handle = nullptr;
+  EXPECT_EQ(ncclCommRegister(comm, memory, 10, &handle), ncclSuccess);
+  EXPECT_NE(handle, nullptr);
+  EXPECT_EQ(ncclCommDeregister(comm, handle), ncclSuccess);
+  ncclWindow_t window = nullptr;
+  EXPECT_EQ(ncclCommWindowRegister(comm, memory, 10, &window, 1), ncclSuccess);
+  EXPECT_NE(window, nullptr);
+  EXPECT_EQ(ncclCommWindowDeregister(comm, window), ncclSuccess);
+  EXPECT_EQ(ncclMemFree(memory), ncclSuccess);
+  int version;
+  EXPECT_EQ(ncclGetVersion(&version), ncclSuccess);
+  EXPECT_EQ(version, 22707);
+  EXPECT_STREQ(ncclGetErrorString(ncclRemoteError),
+               "remote process exited or there was a network error");
+}
+
+}  // namespace
+}  // namespace phantora::nccl

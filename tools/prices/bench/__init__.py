@@ -1,0 +1,1 @@
+"""Measures a GPU for Phantora: see main.py."""

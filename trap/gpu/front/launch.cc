@@ -1,0 +1,203 @@
+// A launch begins: what the kernel is, what it does, and what it takes.
+#include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "trap/gpu/front/qmd_queue.h"
+#include "trap/gpu/kernels/internal_kernels.h"
+#include "trap/gpu/kernels/kernel_namer.h"
+#include "trap/gpu/pricing/kernel_log.h"
+#include "trap/gpu/pricing/missing_launches.h"
+#include "trap/gpu/pricing/occupancy.h"
+#include "trap/gpu/timeline/order_observer.h"
+
+namespace phantora {
+namespace {
+
+// Past so many launches at one simulated time, each takes kCircleCost at least.
+constexpr int kMostLaunchesAtOnce = 4096;
+constexpr VirtualSpan kCircleCost = VirtualSpan::Microseconds(10);
+
+}  // namespace
+
+Progress QmdQueue::Start(ExecutionContext& context, uint64_t address) {
+  Progress failure = Progress::kDone;
+  auto fetched = Fetch(context, address, failure);
+  if (!fetched) return failure;
+  auto running = std::make_unique<Running>();
+  running->qmd = *std::move(fetched);
+  const VirtualTime now = context.time.Now();
+  EngineWork::Need need = {.span = {}, .demand = 1, .level = running->qmd.group};
+  if (IsKernel(running->qmd)) {
+    const Progress progress = StartKernel(context, address, *running, need);
+    if (progress != Progress::kDone) return progress;
+  }
+  // QMDs that take no time and schedule each other in a circle must not keep simulated
+  // time from passing.
+  if (now != last_launch_) launches_at_once_ = 0;
+  last_launch_ = now;
+  if (++launches_at_once_ > kMostLaunchesAtOnce) need.span = std::max(need.span, kCircleCost);
+  if (context.services.order != nullptr && (need.span > VirtualSpan() || running->shared)) {
+    const absl::string_view name = running->internal != nullptr ? running->internal
+                                   : running->known != nullptr  ? running->known->title.c_str()
+                                                                : "";
+    running->order =
+        context.services.order->Kernel({context.process, context.gpu, context.channel, 0}, name,
+                                       need, running->shared ? running->shared->id() : 0, now);
+  }
+  running->work.emplace(context.sms, now, need);
+  pending_forks_ += running->forks.size();
+  running_.push_back(std::move(running));
+  return Progress::kDone;
+}
+
+Progress QmdQueue::StartKernel(ExecutionContext& context, uint64_t address, Running& running,
+                               EngineWork::Need& need) {
+  const Qmd& qmd = running.qmd;
+  if (Progress progress = StartInternal(context, running); progress != Progress::kDone) {
+    return progress;
+  }
+  if (running.is_shared) return StartShared(context, running, need);
+  if (running.known != nullptr && running.known->small != nullptr) CarryOutSmall(context, running);
+  PriceKernel(context, running);
+  need = {.span = running.price.time,
+          .demand = DemandOf(context.sm_limits, qmd),
+          .level = qmd.group,
+          .memory = static_cast<uint32_t>(running.price.memory_share * EngineShare::kWhole)};
+  LogLaunch(context, address, running);
+  return Progress::kDone;
+}
+
+void QmdQueue::PriceKernel(ExecutionContext& context, Running& running) {
+  const Qmd& qmd = running.qmd;
+  std::vector<uint8_t> parameters;
+  if (running.known != nullptr) {
+    const KnownKernel& known = *running.known;
+    uint32_t bytes = known.rule.parameter_bytes();
+    if (context.services.missing != nullptr) bytes = std::max(bytes, known.parameter_bytes);
+    parameters = ParametersOf(context, qmd, bytes);
+  }
+  const KernelLaunch launch = {&qmd, running.known.get(), parameters, running.moved_bytes};
+  running.price = context.services.pricer->Kernel(launch);
+  if (context.services.missing != nullptr && running.internal == nullptr) {
+    running.price = context.services.missing->Of(launch, running.price, context.memory());
+  }
+  if (context.services.kernel_log != nullptr && running.internal == nullptr) {
+    context.services.kernel_log->Add(launch, running.price);
+  }
+}
+
+void QmdQueue::LogLaunch(ExecutionContext& context, uint64_t address, const Running& running) {
+  if (!context.services.log->enabled()) return;
+  const Qmd& qmd = running.qmd;
+  context.services.log->Line(
+      context.process,
+      absl::StrFormat(
+          "gpu%d ch%d launch %s grid %d,%d,%d block %d,%d,%d regs %d shared %d group %d "
+          "program %x qmd %x",
+          context.gpu, context.channel,
+          running.internal != nullptr ? absl::StrCat("libcuda's ", running.internal)
+          : running.known != nullptr  ? running.known->title
+                                      : "kernel",
+          qmd.grid.x, qmd.grid.y, qmd.grid.z, qmd.block.x, qmd.block.y, qmd.block.z, qmd.registers,
+          qmd.shared_bytes, qmd.group, qmd.program, address));
+}
+
+Progress QmdQueue::StartShared(ExecutionContext& context, Running& running,
+                               EngineWork::Need& need) {
+  SharedWork& shared = *context.services.shared;
+  const Qmd& qmd = running.qmd;
+  SharedWork::Prepared prepared;
+  if (running.known != nullptr) {
+    const auto parameters = ParametersOf(context, qmd, running.known->parameter_bytes);
+    prepared = shared.PrepareKnown(context.process, context.gpu, context.gpu_context,
+                                   running.known->symbol, parameters);
+  } else {
+    std::vector<uint8_t> parameters(shared.ParameterBytes(running.fingerprint));
+    if (auto fault = context.memory().Read(qmd.constants[0].address + qmd.parameter_offset(),
+                                           parameters.data(), parameters.size())) {
+      return context.Check(fault, "kernel parameters");
+    }
+    prepared = shared.Prepare(context.process, context.gpu_context, parameters);
+  }
+  if (prepared.error != nullptr) return context.Fail(kGrClassError, qmd.program, prepared.error);
+  if (prepared.id == 0) return Progress::kDone;
+  running.shared.emplace(&shared, prepared.id);
+  running.price.source = PriceSource::kModelled;
+  need = NeedWithoutEnd(prepared.sms, context.sm_limits.sms, prepared.memory_share, qmd.group);
+  return Progress::kDone;
+}
+
+void QmdQueue::CarryOutSmall(ExecutionContext& context, const Running& running) {
+  const Qmd& qmd = running.qmd;
+  const auto parameters = ParametersOf(context, qmd, running.known->parameter_bytes);
+  if (parameters.size() < running.known->parameter_bytes) return;
+  context.budget -= kLaunchCost;
+  const LaunchShape launch = {.grid = {qmd.grid.x, qmd.grid.y, qmd.grid.z},
+                              .block = {qmd.block.x, qmd.block.y, qmd.block.z},
+                              .parameters = parameters};
+  if (running.known->small->CarryOut(launch, context.memory(), transfers_)) {
+    ++context.services.counters.small_kernels;
+  }
+}
+
+std::vector<uint8_t> QmdQueue::ParametersOf(ExecutionContext& context, const Qmd& qmd,
+                                            uint64_t most) {
+  const auto& bank = qmd.constants[0];
+  const uint64_t offset = qmd.parameter_offset();
+  if (!bank.valid || bank.bytes <= offset) return {};
+  std::vector<uint8_t> parameters(std::min<uint64_t>(most, bank.bytes - offset));
+  if (context.memory().Read(bank.address + offset, parameters.data(), parameters.size())) return {};
+  return parameters;
+}
+
+Progress QmdQueue::StartInternal(ExecutionContext& context, Running& running) {
+  const Qmd& qmd = running.qmd;
+  GpuServices& services = context.services;
+  const InternalKernels::Kernel* internal =
+      services.internal_kernels->Identify(context.memory(), qmd.program, running.fingerprint);
+  ++services.counters.kernels;
+  if (internal == nullptr) {
+    running.is_shared =
+        services.shared != nullptr && services.shared->ParameterBytes(running.fingerprint) > 0;
+    if (!running.is_shared && services.namer != nullptr && running.fingerprint != 0) {
+      running.known = services.namer->Of(context.process, qmd.program, running.fingerprint,
+                                         [&](uint8_t* to, uint64_t bytes) {
+                                           return !context.memory().Read(qmd.program, to, bytes);
+                                         });
+      running.is_shared =
+          services.shared != nullptr && services.shared->Knows(running.known->symbol);
+    }
+    return Progress::kDone;
+  }
+  ++services.counters.internal_kernels;
+  running.internal = internal->name.c_str();
+  uint8_t parameters[kInternalParameterBytes] = {};
+  const auto& bank = qmd.constants[0];
+  const uint64_t offset = qmd.parameter_offset();
+  if (bank.valid && bank.bytes > offset) {
+    const uint64_t size =
+        std::min<uint64_t>({sizeof parameters, internal->parameter_bytes, bank.bytes - offset});
+    if (auto fault = context.memory().Read(bank.address + offset, parameters, size)) {
+      return context.Check(fault, "kernel parameters");
+    }
+  }
+  if (!IsGraphFork(internal->name)) {
+    const double before = transfers_.Traffic();
+    if (InternalKernels::Effect(internal->name, qmd, parameters, transfers_)) {
+      running.moved_bytes = transfers_.Traffic() - before;
+    }
+    return Progress::kDone;
+  }
+  const Progress progress = RunGraphFork(
+      context, parameters, services.internal_kernels->graph_node_bytes(), running.forks);
+  if (progress == Progress::kDone && pending_forks_ + running.forks.size() > kMostReady) {
+    return context.Fail(kGrClassError, qmd.program, "too many launches pending");
+  }
+  return progress;
+}
+
+}  // namespace phantora

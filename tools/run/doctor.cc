@@ -22,6 +22,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "tools/run/driver_libraries.h"
+#include "trap/launch/device_wall.h"
 #include "trap/launch/launcher.h"
 #include "trap/linux/filter_policy.h"
 #include "trap/linux/remote_memory.h"
@@ -71,6 +72,25 @@ void CheckKernel(Doctor& doctor) {
                "from 6.6 on a driver call wakes its caller on the same CPU: 6 us, not 70");
   } else {
     doctor.Say(Outcome::kGood, kernel);
+  }
+}
+
+// What keeps the command from the machine's own GPUs.
+void CheckWall(Doctor& doctor) {
+  const auto devices = DeviceWall::RealDevices();
+  const auto wall = DeviceWall::Build(devices);
+  if (!wall.ok()) {
+    doctor.Say(Outcome::kSlower,
+               absl::StrCat("no wall around real GPUs: ", std::string(wall.status().message())),
+               "Landlock of Linux 5.19 or newer (CONFIG_SECURITY_LANDLOCK, \"landlock\" among the "
+               "kernel's lsm=) keeps the command from them; without it, names do");
+  } else if (!wall->keeps_signals()) {
+    doctor.Say(Outcome::kSlower, "real GPUs are behind a wall (Landlock)",
+               "from Linux 6.12 on signals to processes outside the run are, too");
+  } else {
+    doctor.Say(Outcome::kGood, absl::StrCat("real GPUs (", devices.size(),
+                                            " files here) and other processes are "
+                                            "behind a wall (Landlock)"));
   }
 }
 
@@ -168,6 +188,7 @@ int RunDoctor() {
   Doctor doctor;
   CheckKernel(doctor);
   CheckTrap(doctor);
+  CheckWall(doctor);
   CheckSimulatedTime(doctor);
   CheckMemory(doctor);
   CheckDrivers(doctor);

@@ -76,7 +76,26 @@ Session::~Session() {
   if (launched_) EndDescendants();
 }
 
+absl::Status Session::PrepareWall() {
+  const std::vector<std::string> devices = DeviceWall::RealDevices();
+  auto wall = DeviceWall::Build(devices);
+  if (wall.ok()) {
+    wall_.emplace(*std::move(wall));
+    return absl::OkStatus();
+  }
+  if (!absl::IsUnimplemented(wall.status())) return wall.status();
+  if (!devices.empty()) {
+    LogWarning(
+        absl::StrCat("this machine's own GPUs are kept from the command by their names alone, "
+                     "which a program that "
+                     "wants to can get round: ",
+                     std::string(wall.status().message())));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Session::PrepareParts() {
+  if (auto status = PrepareWall(); !status.ok()) return status;
   auto cluster = EmulatedCluster::Create(
       {.session = &options_,
        .plan = &plan_,
@@ -138,6 +157,7 @@ absl::Status Session::Launch() {
   if (options_.simulated()) AskForShortSlices();
   LaunchOptions launch = plan_.Launched(options_, outputs_.rank_descriptors);
   launch.descriptors = descriptors_;
+  launch.wall = wall_ ? &*wall_ : nullptr;
   auto command = phantora::Launch(filter_, launch);
   if (!command.ok()) return command.status();
   launched_ = true;

@@ -18,6 +18,7 @@
 #include "tools/run/session_options.h"
 #include "tools/run/stall_watch.h"
 #include "tools/run/status_line.h"
+#include "trap/launch/device_wall.h"
 #include "trap/launch/launcher.h"
 #include "trap/memory/page_sharing.h"
 #include "trap/supervisor/supervisor.h"
@@ -53,6 +54,7 @@ class Session {
           std::vector<sock_filter> filter);
 
   absl::Status PrepareParts();
+  absl::Status PrepareWall();
   StallWatch::Options WatchOptions();
   Supervisor::Options ServeOptions();
   void RankEnded(const RankEnd& end);
@@ -68,6 +70,7 @@ class Session {
   const RunPlan plan_;
   RunOutputs outputs_;
   const std::vector<sock_filter> filter_;
+  std::optional<DeviceWall> wall_;  // none: this kernel has none
   std::unique_ptr<EmulatedCluster> cluster_;
   std::unique_ptr<PageSharing> sharing_;
   StallWatch stalls_;

@@ -110,6 +110,12 @@ pid_t StartCourier(int socket, Result* result) {
   _exit(0);
 }
 
+// 0 or an error number.
+int EnterWall(const DeviceWall* wall) {
+  if (wall == nullptr) return 0;
+  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ? errno : wall->Enter();
+}
+
 void FixAddresses() {
   constexpr unsigned kAsk = 0xffffffff;
   const int persona = personality(kAsk);
@@ -118,7 +124,7 @@ void FixAddresses() {
 
 [[noreturn]] void RunChild(const std::vector<sock_filter>& filter, char* const* argv, int socket,
                            const sigset_t& signal_mask, const rlimit& descriptors,
-                           const std::vector<RankCommand>& ranks) {
+                           const LaunchOptions& options) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   setrlimit(RLIMIT_NOFILE, &descriptors);
   sigprocmask(SIG_SETMASK, &signal_mask, nullptr);
@@ -128,7 +134,9 @@ void FixAddresses() {
   Result* result = new (shared) Result(kNoResult);
   const pid_t courier = StartCourier(socket, result);
   if (courier < 0) _exit(127);
-  const int listener = LoadFilter(filter);
+  // Before the filter, which a process behind the wall may load.
+  const int refused = EnterWall(options.wall);
+  const int listener = refused != 0 ? -refused : LoadFilter(filter);
   result->store(listener);
   syscall(SYS_futex, result, FUTEX_WAKE, 1, nullptr, nullptr, 0);
   int sent = 0;
@@ -139,7 +147,7 @@ void FixAddresses() {
   char go;
   if (read(socket, &go, 1) != 1) _exit(127);
   close(socket);
-  if (!ranks.empty()) _exit(RunRanks(argv, ranks));
+  if (!options.ranks.empty()) _exit(RunRanks(argv, options.ranks));
   ExecCommand(argv);
 }
 
@@ -176,7 +184,7 @@ absl::StatusOr<LaunchedCommand> Launch(const std::vector<sock_filter>& filter,
     sigset_t none;
     sigemptyset(&none);
     if (options.same_addresses) FixAddresses();
-    RunChild(filter, argv.data(), theirs.get(), none, descriptors, options.ranks);
+    RunChild(filter, argv.data(), theirs.get(), none, descriptors, options);
   }
   theirs.reset();
   auto received = ReceiveListener(ours.get());

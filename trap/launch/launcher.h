@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "trap/launch/device_wall.h"
 #include "trap/launch/rank_starter.h"
 #include "trap/linux/seccomp_listener.h"
 #include "trap/linux/unique_fd.h"
@@ -35,6 +36,8 @@ struct LaunchOptions {
   // If there are any, the command is started once for each of them, by a process of its own, which
   // is then the launched command.
   std::vector<RankCommand> ranks = {};
+  // What it cannot open, if anything.
+  const DeviceWall* wall = nullptr;
   // What the command may open; by default as many descriptors as this process may.
   std::optional<rlimit> descriptors = {};
 };

@@ -105,7 +105,7 @@ absl::Status Session::PrepareParts() {
   if (!cluster.ok()) return cluster.status();
   cluster_ = *std::move(cluster);
   if (plan_.share_memory) {
-    auto sharing = PageSharing::Create();
+    auto sharing = PageSharing::Create(&children_);
     if (!sharing.ok()) return sharing.status();
     sharing_ = *std::move(sharing);
   }
@@ -135,6 +135,7 @@ Supervisor::Options Session::ServeOptions() {
   }
   return {.hosts = cluster_->Views(),
           .host_of_rank = host_of_rank,
+          .children = &children_,
           .sharing = sharing_.get(),
           .rank_ended = [this](const RankEnd& end) { RankEnded(end); },
           .log = outputs_.calls.get(),

@@ -20,6 +20,7 @@
 #include "tools/run/status_line.h"
 #include "trap/launch/device_wall.h"
 #include "trap/launch/launcher.h"
+#include "trap/linux/children.h"
 #include "trap/memory/page_sharing.h"
 #include "trap/supervisor/supervisor.h"
 
@@ -72,6 +73,8 @@ class Session {
   const std::vector<sock_filter> filter_;
   std::optional<DeviceWall> wall_;  // none: this kernel has none
   std::unique_ptr<EmulatedCluster> cluster_;
+  KernelWaitCalls wait_calls_;
+  Children children_{&wait_calls_};
   std::unique_ptr<PageSharing> sharing_;
   StallWatch stalls_;
   std::unique_ptr<Supervisor> supervisor_;

@@ -64,7 +64,11 @@ int RunGuarded(const std::function<int(int signals)>& supervise) {
       pid_t child;
       while ((child = waitpid(-1, &status, WNOHANG)) > 0) {
         if (child != supervisor) continue;
-        if (WIFEXITED(status)) return WEXITSTATUS(status);
+        // Whatever the way out: what lives on would be under a filter that nobody serves.
+        if (WIFEXITED(status)) {
+          EndDescendants();
+          return WEXITSTATUS(status);
+        }
         LogError(absl::StrCat("the supervisor died (", strsignal(WTERMSIG(status)),
                               "); ending all ranks. Please report this with the output of "
                               "'phantora-run --verbose --log-calls FILE'."));

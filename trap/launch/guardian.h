@@ -10,7 +10,7 @@ namespace phantora {
 // Runs `supervise` in a child process and returns its exit status. Its argument
 // is a signalfd that carries every signal it should forward, and GuardianDiedSignal()
 // when this process has died: then it must end everything below. If the supervisor
-// dies instead of exiting, says so, kills everything below, and returns 70. (If both
+// dies instead of exiting, says so and returns 70. In any case nothing below is left. (If both
 // are killed at once, the command dies too; what it started goes on, without a GPU.)
 int RunGuarded(const std::function<int(int signals)>& supervise);
 

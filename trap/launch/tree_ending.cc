@@ -2,10 +2,8 @@
 
 #include <signal.h>
 #include <sys/timerfd.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <cstdint>
 
 #include "absl/strings/str_cat.h"
@@ -18,27 +16,30 @@ namespace {
 // What outlives the command gets this long to end by itself, and then again this
 // long after SIGTERM.
 constexpr timespec kGrace{.tv_sec = 2, .tv_nsec = 0};
+// As if it had failed; see wait(2).
+constexpr int kUnknownEnd = 1 << 8;
 
 }  // namespace
 
-TreeEnding::TreeEnding(pid_t command)
-    : command_(command), timer_(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC)) {}
+TreeEnding::TreeEnding(pid_t command, Children* children)
+    : command_(command),
+      children_(children),
+      timer_(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC)) {}
 
 void TreeEnding::Arm() {
   const itimerspec once{.it_interval = {}, .it_value = kGrace};
   timerfd_settime(timer_.get(), 0, &once, nullptr);
 }
 
-void TreeEnding::Reaped(pid_t child, int status) {
-  if (child != command_) return;
+void TreeEnding::Ended(int status) {
   wait_status_ = status;
   Arm();
 }
 
 void TreeEnding::Reap() {
-  int status = 0;
-  pid_t child;
-  while ((child = waitpid(-1, &status, WNOHANG)) > 0) Reaped(child, status);
+  for (const WaitEvent& end : children_->TakeEnds()) {
+    if (end.id == command_) Ended(end.status);
+  }
 }
 
 void TreeEnding::TimeIsUp() {
@@ -52,11 +53,10 @@ void TreeEnding::TimeIsUp() {
 }
 
 int TreeEnding::AwaitCommand() {
-  while (!wait_status_) {
-    int status = 0;
-    const pid_t child = waitpid(command_, &status, 0);
-    if (child > 0) Reaped(child, status);
-    if (child < 0 && errno != EINTR) wait_status_ = 0;
+  if (!wait_status_) wait_status_ = children_->AwaitEnd(command_);
+  if (!wait_status_) {
+    LogError("how the command ended is not known: somebody else waited for it");
+    wait_status_ = kUnknownEnd;
   }
   return *wait_status_;
 }

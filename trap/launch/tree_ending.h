@@ -7,13 +7,14 @@
 
 #include <optional>
 
+#include "trap/linux/children.h"
 #include "trap/linux/unique_fd.h"
 
 namespace phantora {
 
 class TreeEnding {
  public:
-  explicit TreeEnding(pid_t command);
+  TreeEnding(pid_t command, Children* children);
 
   // Readable when TimeIsUp() is to be called; -1 if the kernel gave none.
   int timer() const { return timer_.get(); }
@@ -29,10 +30,11 @@ class TreeEnding {
   int AwaitCommand();
 
  private:
-  void Reaped(pid_t child, int status);
+  void Ended(int status);
   void Arm();
 
   const pid_t command_;
+  Children* const children_;
   const UniqueFd timer_;
   std::optional<int> wait_status_;
   int signals_sent_ = 0;

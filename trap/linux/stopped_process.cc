@@ -24,14 +24,12 @@ constexpr int64_t kPatience = 500'000'000;
 // In which one makes a call that does not wait, on a machine that is very busy. Its registers are
 // put back after that, so nothing may be done before.
 constexpr int64_t kCallPatience = 60'000'000'000;
+// The instruction, as it lies in memory.
+constexpr long kSyscall = 0x050f;
+constexpr uint64_t kSyscallBytes = 2;
 // A step takes a few microseconds, and a sleep of any length fifty.
 constexpr int kSpins = 100;
 constexpr useconds_t kPause = 20;  // microseconds
-
-std::vector<pid_t>& Late() {
-  static auto* late = new std::vector<pid_t>();
-  return *late;
-}
 
 int64_t Now() {
   timespec now{};
@@ -39,21 +37,18 @@ int64_t Now() {
   return now.tv_sec * int64_t{1'000'000'000} + now.tv_nsec;
 }
 
-enum class Outcome { kStopped, kGone, kRuns };
+using Outcome = Children::Stop;
 
 // Waits until `end` for the thread to stop; `signal` gets what it was about to be sent.
-Outcome AwaitStop(pid_t thread, int64_t end, int& signal) {
+Outcome AwaitStop(Children& children, pid_t thread, int64_t end, int& signal) {
   for (int spins = 0;; ++spins) {
     int status = 0;
-    const pid_t found = waitpid(thread, &status, __WALL | WNOHANG);
-    if (found < 0 && errno != EINTR) return Outcome::kGone;
-    if (found == thread) {
-      if (!WIFSTOPPED(status)) return Outcome::kGone;
+    const Outcome stop = children.TakeStop(thread, status);
+    if (stop == Outcome::kStopped) {
       const bool is_event = status >> 16 != 0;
       signal = is_event || WSTOPSIG(status) == SIGTRAP ? 0 : WSTOPSIG(status);
-      return Outcome::kStopped;
     }
-    if (Now() > end) return Outcome::kRuns;
+    if (stop != Outcome::kRuns || Now() > end) return stop;
     if (spins < kSpins) {
       sched_yield();
     } else {
@@ -64,18 +59,18 @@ Outcome AwaitStop(pid_t thread, int64_t end, int& signal) {
 
 }  // namespace
 
-void StoppedProcess::ReleaseLate() {
-  std::erase_if(Late(), [](pid_t thread) {
+void ProcessStopper::ReleaseLate() {
+  std::erase_if(late_, [this](pid_t thread) {
     int signal = 0;
-    const Outcome outcome = AwaitStop(thread, 0, signal);
-    if (outcome == Outcome::kStopped) ptrace(PTRACE_DETACH, thread, nullptr, signal);
-    return outcome != Outcome::kRuns;
+    const Outcome stop = AwaitStop(*children_, thread, 0, signal);
+    if (stop == Outcome::kStopped) ptrace(PTRACE_DETACH, thread, nullptr, signal);
+    return stop != Outcome::kRuns;
   });
 }
 
-std::unique_ptr<StoppedProcess> StoppedProcess::Stop(pid_t process,
+std::unique_ptr<StoppedProcess> ProcessStopper::Stop(pid_t process,
                                                      const std::function<bool(pid_t)>& held) {
-  std::unique_ptr<StoppedProcess> stopped(new StoppedProcess());
+  std::unique_ptr<StoppedProcess> stopped(new StoppedProcess(this));
   if (ParentOf(process) == getpid()) stopped->own_child_ = process;
   if (!stopped->StopAll(process, held) || !stopped->FindCaller()) return nullptr;
   return stopped;
@@ -109,7 +104,7 @@ bool StoppedProcess::StopAll(pid_t process, const std::function<bool(pid_t)>& he
     closedir(tasks);
     for (const pid_t thread : seized) {
       int signal = 0;
-      switch (AwaitStop(thread, end, signal)) {
+      switch (AwaitStop(*stopper_->children_, thread, end, signal)) {
         case Outcome::kStopped:
           threads_.push_back({thread, signal});
           found = true;
@@ -118,7 +113,7 @@ bool StoppedProcess::StopAll(pid_t process, const std::function<bool(pid_t)>& he
           found = true;
           break;
         case Outcome::kRuns:
-          Late().push_back(thread);
+          stopper_->late_.push_back(thread);
           refused = true;
           break;
       }
@@ -129,16 +124,19 @@ bool StoppedProcess::StopAll(pid_t process, const std::function<bool(pid_t)>& he
 }
 
 bool StoppedProcess::FindCaller() {
-  constexpr long kSyscall = 0x050f;  // the instruction, as it lies in memory
   for (size_t i = 0; i < threads_.size(); ++i) {
     const pid_t thread = threads_[i].id;
     if (threads_[i].signal != 0) continue;
     if (ptrace(PTRACE_GETREGS, thread, nullptr, &registers_) != 0) continue;
-    errno = 0;
-    const long code = ptrace(PTRACE_PEEKTEXT, thread, registers_.rip - 2, nullptr);
-    if (errno != 0 || (code & 0xffff) != kSyscall) continue;
-    caller_ = i;
-    return true;
+    // Behind the instruction, or before it if the call is about to be made again.
+    for (const uint64_t at : {registers_.rip - kSyscallBytes, registers_.rip}) {
+      errno = 0;
+      const long code = ptrace(PTRACE_PEEKTEXT, thread, at, nullptr);
+      if (errno != 0 || (code & 0xffff) != kSyscall) continue;
+      caller_ = i;
+      instruction_ = at;
+      return true;
+    }
   }
   return false;
 }
@@ -147,7 +145,7 @@ std::optional<int64_t> StoppedProcess::Call(int64_t number,
                                             const std::array<uint64_t, 6>& arguments) {
   Thread& thread = threads_[*caller_];
   user_regs_struct registers = registers_;
-  registers.rip -= 2;
+  registers.rip = instruction_;
   registers.rax = static_cast<uint64_t>(number);
   registers.orig_rax = ~uint64_t{0};  // nothing is to be restarted
   registers.rdi = arguments[0], registers.rsi = arguments[1], registers.rdx = arguments[2];
@@ -156,13 +154,15 @@ std::optional<int64_t> StoppedProcess::Call(int64_t number,
   for (;;) {
     if (ptrace(PTRACE_SINGLESTEP, thread.id, nullptr, nullptr) != 0) return std::nullopt;
     int signal = 0;
-    if (AwaitStop(thread.id, Now() + kCallPatience, signal) != Outcome::kStopped)
+    if (AwaitStop(*stopper_->children_, thread.id, Now() + kCallPatience, signal) !=
+        Outcome::kStopped) {
       return std::nullopt;
+    }
     if (signal != 0) thread.signal = signal;
     user_regs_struct after{};
     if (ptrace(PTRACE_GETREGS, thread.id, nullptr, &after) != 0) return std::nullopt;
     // A signal may stop it before its step.
-    if (after.rip == registers_.rip) return static_cast<int64_t>(after.rax);
+    if (after.rip == instruction_ + kSyscallBytes) return static_cast<int64_t>(after.rax);
   }
 }
 
@@ -171,9 +171,9 @@ StoppedProcess::~StoppedProcess() {
   for (const Thread& thread : threads_) {
     const bool released = ptrace(PTRACE_DETACH, thread.id, nullptr, thread.signal) == 0;
     // Its process cannot go before its tracer has been told.
-    if (!released && thread.id != own_child_) Late().push_back(thread.id);
+    if (!released && thread.id != own_child_) stopper_->late_.push_back(thread.id);
   }
-  ReleaseLate();
+  stopper_->ReleaseLate();
 }
 
 }  // namespace phantora

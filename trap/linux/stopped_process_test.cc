@@ -50,11 +50,14 @@ class StoppedProcessTest : public testing::Test {
   int pipe_[2] = {-1, -1};
   pid_t child_ = 0;
   std::atomic<uint64_t>* count_ = nullptr;
+  KernelWaitCalls waits_;
+  Children children_{&waits_};
+  ProcessStopper stopper_{&children_};
 };
 
 TEST_F(StoppedProcessTest, StandsStillAndMakesCalls) {
   {
-    const auto stopped = StoppedProcess::Stop(child_, NoneHeld);
+    const auto stopped = stopper_.Stop(child_, NoneHeld);
     ASSERT_NE(stopped, nullptr);
     const uint64_t count = *count_;
     EXPECT_EQ(stopped->Call(SYS_getpid, {}), child_);
@@ -78,7 +81,7 @@ TEST_F(StoppedProcessTest, StandsStillAndMakesCalls) {
 
 TEST_F(StoppedProcessTest, AgainAndAgain) {
   for (int i = 0; i < 200; ++i) {
-    const auto stopped = StoppedProcess::Stop(child_, NoneHeld);
+    const auto stopped = stopper_.Stop(child_, NoneHeld);
     ASSERT_NE(stopped, nullptr) << i;
     ASSERT_EQ(stopped->Call(SYS_getpid, {}), child_);
   }
@@ -89,7 +92,7 @@ TEST_F(StoppedProcessTest, AgainAndAgain) {
 }
 
 TEST_F(StoppedProcessTest, OneThatIsKilledMeanwhile) {
-  auto stopped = StoppedProcess::Stop(child_, NoneHeld);
+  auto stopped = stopper_.Stop(child_, NoneHeld);
   ASSERT_NE(stopped, nullptr);
   kill(child_, SIGKILL);
   usleep(20'000);
@@ -98,7 +101,7 @@ TEST_F(StoppedProcessTest, OneThatIsKilledMeanwhile) {
   int status = 0;
   pid_t ended = 0;
   for (int i = 0; i < 1000 && ended == 0; ++i) {
-    StoppedProcess::ReleaseLate();
+    stopper_.ReleaseLate();
     ended = waitpid(child_, &status, WNOHANG);
     usleep(1000);
   }

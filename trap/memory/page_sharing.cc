@@ -106,10 +106,10 @@ bool HasFlags(const std::string& line) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<PageSharing>> PageSharing::Create() {
+absl::StatusOr<std::unique_ptr<PageSharing>> PageSharing::Create(Children* children) {
   auto pool = PagePool::Create();
   if (!pool.ok()) return pool.status();
-  std::unique_ptr<PageSharing> sharing(new PageSharing());
+  std::unique_ptr<PageSharing> sharing(new PageSharing(children));
   sharing->pool_ = *std::move(pool);
   sharing->bytes_.resize(kBatch * kPageBytes);
   return sharing;
@@ -131,7 +131,7 @@ void PageSharing::ProcessDied(pid_t process) {
 }
 
 bool PageSharing::Wants(pid_t id, bool urgent) {
-  StoppedProcess::ReleaseLate();
+  stopper_.ReleaseLate();
   Process& process = processes_[id];
   const int64_t now = Now();
   if (now < process.next_try_ns) return false;
@@ -239,7 +239,7 @@ bool PageSharing::Share(pid_t id, uint64_t call, NotifyListener& listener,
                         const std::function<bool(pid_t)>& held) {
   const int64_t begin = Now();
   const absl::Cleanup note = [&] { took_ns_ += Now() - begin; };
-  const auto stopped = StoppedProcess::Stop(id, held);
+  const auto stopped = stopper_.Stop(id, held);
   std::vector<Run> runs;
   if (stopped == nullptr || !FindRuns(id, runs)) {
     ++failures_;

@@ -16,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "trap/linux/notify_listener.h"
 #include "trap/linux/remote_memory.h"
+#include "trap/linux/stopped_process.h"
 #include "trap/memory/page_pool.h"
 
 namespace phantora {
@@ -28,7 +29,7 @@ namespace phantora {
 class PageSharing {
  public:
   // Errors: see PagePool::Create().
-  static absl::StatusOr<std::unique_ptr<PageSharing>> Create();
+  static absl::StatusOr<std::unique_ptr<PageSharing>> Create(Children* children);
 
   // Has the process so much memory of its own that a look is worth while? With `urgent`, a little
   // is enough.
@@ -71,7 +72,7 @@ class PageSharing {
   };
   static constexpr int64_t kZeros = -1;
 
-  PageSharing() = default;
+  explicit PageSharing(Children* children) : stopper_(children) {}
   // What can be shared; appends to `runs`. False if memory cannot be read.
   bool FindRuns(pid_t process, std::vector<Run>& runs);
   void FindRunsIn(pid_t process, int pagemap, uint64_t begin, uint64_t end, std::vector<Run>& runs);
@@ -80,6 +81,7 @@ class PageSharing {
   static bool MayShare(const Process& process, uint64_t begin, uint64_t end);
   static void ReadShared(pid_t id, Process& process);
 
+  ProcessStopper stopper_;
   std::unique_ptr<PagePool> pool_;
   absl::flat_hash_map<pid_t, Process> processes_;
   uint64_t shared_ = 0, zeros_ = 0, looks_ = 0,

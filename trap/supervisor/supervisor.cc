@@ -67,7 +67,7 @@ int Supervisor::Run(LaunchedCommand command, int signals) {
   // signals are inherited.)
   signal(SIGPIPE, SIG_IGN);
   dispatch_->SetCommand(command.pid);
-  TreeEnding ending(command.pid);
+  TreeEnding ending(command.pid, options_.children);
   // Hang-ups are always reported, and calls need not be.
   Watch(command.listener->fd(), 0);
   Watch(signals, EPOLLIN);

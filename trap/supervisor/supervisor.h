@@ -32,6 +32,8 @@ class Supervisor {
     std::vector<VirtualHost> hosts;
     // By rank, if the command is started by RunRanks().
     std::vector<int> host_of_rank;
+    // The only one who waits for children of this process.
+    Children* children;
     PageSharing* sharing = nullptr;  // shares memory of processes, if given
     // Called when one has ended.
     std::function<void(const RankEnd&)> rank_ended;

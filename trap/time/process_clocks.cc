@@ -2,14 +2,12 @@
 
 #include <poll.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <mutex>
 #include <utility>
 
-#include "trap/linux/process_tree.h"
 #include "trap/linux/thread_activity.h"
 
 namespace phantora {
@@ -46,16 +44,7 @@ constexpr int64_t kLongestNudge = 5'000'000;
 // How often a thread is looked at before it must have a name.
 constexpr int kLooksAtName = 64, kIsLibcuda = -1;
 
-// The clockid of a process's processor time (posix-timers.h MAKE_PROCESS_CPUCLOCK).
-clockid_t ProcessorClock(pid_t process) { return static_cast<clockid_t>(~process) << 3 | 2; }
-
 }  // namespace
-
-int64_t HostNanoseconds(clockid_t clock) {
-  timespec now{};
-  clock_gettime(clock, &now);
-  return now.tv_sec * int64_t{1'000'000'000} + now.tv_nsec;
-}
 
 VirtualTime ProcessClocks::Start() { return kStart; }
 
@@ -65,9 +54,9 @@ ProcessClocks::Process& ProcessClocks::Of(pid_t id) {
   auto made = std::make_unique<Process>();
   made->id = id;
   made->now = kStart;
-  made->parent = ParentOf(id);
+  made->parent = options_.parent_of(id);
   made->pidfd = UniqueFd(static_cast<int>(syscall(SYS_pidfd_open, id, 0)));
-  made->wall_time = HostNanoseconds(CLOCK_MONOTONIC);
+  made->wall_time = clock().Monotonic();
   process = std::move(made);
   Process& result = *process;
   if (Process* parent = Find(result.parent)) {
@@ -82,14 +71,14 @@ ProcessClocks::Process* ProcessClocks::Find(pid_t process) {
   return it == processes_.end() ? nullptr : it->second.get();
 }
 
-void ProcessClocks::NoteProgress() { last_progress_ns_ = HostNanoseconds(CLOCK_MONOTONIC); }
+void ProcessClocks::NoteProgress() { last_progress_ns_ = clock().Monotonic(); }
 
 bool ProcessClocks::RestsStill(const Process& process) const {
-  return process.at_rest && HostNanoseconds(ProcessorClock(process.id)) == process.rested_at;
+  return process.at_rest && clock().ProcessorTime(process.id) == process.rested_at;
 }
 
 void ProcessClocks::BeginLook(Process& process) const {
-  process.rested_at = HostNanoseconds(ProcessorClock(process.id));
+  process.rested_at = clock().ProcessorTime(process.id);
   // It may run still, and then have been looked at last with the same processor time.
   process.looked_at = -1;
 }
@@ -104,7 +93,7 @@ void ProcessClocks::Stir(pid_t id) {
   if (id != 0) {
     if (Process* process = Find(id)) {
       process->at_rest = false;
-      process->may_run_until = HostNanoseconds(CLOCK_MONOTONIC) + kTickOfProcessorTime;
+      process->may_run_until = clock().Monotonic() + kTickOfProcessorTime;
     }
     return;
   }
@@ -112,9 +101,8 @@ void ProcessClocks::Stir(pid_t id) {
 }
 
 bool ProcessClocks::HasLookedAt(Process& process) const {
-  const int64_t used =
-      process.at_rest ? process.rested_at : HostNanoseconds(ProcessorClock(process.id));
-  const int64_t now = HostNanoseconds(CLOCK_MONOTONIC);
+  const int64_t used = process.at_rest ? process.rested_at : clock().ProcessorTime(process.id);
+  const int64_t now = clock().Monotonic();
   if (used != process.looked_at) {
     process.looked_at = used;
     if (!process.at_rest) process.may_run_until = now + kTickOfProcessorTime;
@@ -125,8 +113,8 @@ bool ProcessClocks::HasLookedAt(Process& process) const {
 
 void ProcessClocks::TakeProcessorTime(Process& process, pid_t id) {
   if (!CountsProcessorTime()) return;
-  const int64_t processor = HostNanoseconds(ProcessorClock(id));
-  const int64_t wall = HostNanoseconds(CLOCK_MONOTONIC);
+  const int64_t processor = clock().ProcessorTime(id);
+  const int64_t wall = clock().Monotonic();
   // Threads that ran one after another count in full, those that ran at the same time
   // once: together they cannot have run for longer than the time that has passed.
   const int64_t used =
@@ -140,8 +128,8 @@ void ProcessClocks::TakeProcessorTime(Process& process, pid_t id) {
 
 void ProcessClocks::DiscardProcessorTime(Process& process, pid_t id) {
   if (!CountsProcessorTime()) return;
-  process.processor_time = HostNanoseconds(ProcessorClock(id));
-  process.wall_time = HostNanoseconds(CLOCK_MONOTONIC);
+  process.processor_time = clock().ProcessorTime(id);
+  process.wall_time = clock().Monotonic();
 }
 
 void ProcessClocks::NoteRead(const Process& process, Thread& thread) const {
@@ -270,10 +258,10 @@ bool ProcessClocks::PassesOver(Process& process, pid_t thread) {
   // own: until then it is passed over, whoever it is.
   int& looks = process.passed_over[thread];
   if (looks < 0 || looks >= kLooksAtName) return looks < 0;
-  const std::string name = ThreadName(thread);
+  const std::string name = ThreadName(thread, *options_.threads);
   if (name.rfind("cuda", 0) == 0) {
     looks = kIsLibcuda;
-  } else if (thread == process.id || name != ThreadName(process.id)) {
+  } else if (thread == process.id || name != ThreadName(process.id, *options_.threads)) {
     looks = kLooksAtName;
   } else {
     ++looks;
@@ -337,7 +325,7 @@ std::pair<pid_t, VirtualTime> ProcessClocks::EarliestEvent() const {
 }
 
 int ProcessClocks::RunFor(Process& process, pid_t id, const std::function<bool()>& wanted) {
-  const int64_t begin = HostNanoseconds(CLOCK_MONOTONIC);
+  const int64_t begin = clock().Monotonic();
   int events = 0;
   do {
     if (process.next_event == VirtualTime::Infinity()) break;
@@ -347,7 +335,7 @@ int ProcessClocks::RunFor(Process& process, pid_t id, const std::function<bool()
     ++events;
     // What others decide is not known yet.
     if (progress.time < event) break;
-  } while (wanted() && HostNanoseconds(CLOCK_MONOTONIC) - begin < kLongestNudge);
+  } while (wanted() && clock().Monotonic() - begin < kLongestNudge);
   return events;
 }
 
@@ -365,7 +353,7 @@ int ProcessClocks::Nudge(const std::function<bool(pid_t)>& waits) {
       // Who has not run has submitted nothing, and may have nothing due. (What others have written
       // for its GPUs to see is looked for before time passes, and so is who wakes.)
       if (process->at_rest) continue;
-      const int64_t used = HostNanoseconds(ProcessorClock(id));
+      const int64_t used = clock().ProcessorTime(id);
       if (used == process->used_at_nudge && !IsDue(*process, id)) continue;
       process->used_at_nudge = used;
       const VirtualTime from = process->now;
@@ -374,7 +362,7 @@ int ProcessClocks::Nudge(const std::function<bool(pid_t)>& waits) {
       continue;
     }
     if (waits(id)) continue;
-    const int64_t used = HostNanoseconds(ProcessorClock(id));
+    const int64_t used = clock().ProcessorTime(id);
     const auto queues = QueuesOf(id);
     // Whoever still submits does not wait for room.
     if (process->quiet_since == 0 || queues.hidden != process->hidden) process->quiet_since = used;

@@ -15,6 +15,9 @@
 #include "clock/host_time.h"
 #include "clock/simulated_device.h"
 #include "clock/virtual_time.h"
+#include "trap/linux/process_tree.h"
+#include "trap/linux/real_clock.h"
+#include "trap/linux/thread_files.h"
 #include "trap/linux/unique_fd.h"
 #include "trap/turn_lock.h"
 
@@ -30,6 +33,10 @@ class ProcessClocks {
     TurnLock* machine_lock;  // for the device; not held when these are called
     // Told of every wait of a thread for GPUs, with its beginning and end.
     std::function<void(pid_t process, pid_t thread, VirtualTime since, VirtualTime until)> waited;
+    // What is asked of the host.
+    const RealClock* clock = &RealClock::Host();
+    const ThreadFiles* threads = &ThreadFiles::Host();
+    pid_t (*parent_of)(pid_t) = ParentOf;
   };
 
   struct Thread {
@@ -195,6 +202,7 @@ class ProcessClocks {
   VirtualTime ChargeThread(Process& process, pid_t thread, VirtualSpan charge);
   // The same for a thread that is not passed over.
   static VirtualTime Charge(Process& process, pid_t thread, VirtualSpan charge);
+  const RealClock& clock() const { return *options_.clock; }
   bool CountsProcessorTime() const { return options_.host.mode == HostTimeMode::kMeasured; }
 
   const Options options_;
@@ -203,9 +211,6 @@ class ProcessClocks {
   int gpu_processes_ = 0;
   int64_t last_progress_ns_ = 0;
 };
-
-// A clock of the host, ns.
-int64_t HostNanoseconds(clockid_t clock);
 
 }  // namespace phantora
 

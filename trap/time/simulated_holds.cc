@@ -226,7 +226,7 @@ void SimulatedTime::LetServedWaitersGo(NotifyListener& listener) {
 }
 
 std::vector<uint64_t> SimulatedTime::ChangedCalls(pid_t process, bool if_ran) {
-  const int64_t begin = HostNanoseconds(CLOCK_MONOTONIC);
+  const int64_t begin = RealNow();
   const auto [first, last] = held_.PolledOf(process);
   std::vector<uint64_t> changed;
   std::vector<RemoteAddress> words;
@@ -256,7 +256,7 @@ std::vector<uint64_t> SimulatedTime::ChangedCalls(pid_t process, bool if_ran) {
       if (differs && wait->Changed()) changed.push_back(call);
     }
     // A process that waits for very much memory finds out later.
-    if (!if_ran && HostNanoseconds(CLOCK_MONOTONIC) - begin > kLongestLook) break;
+    if (!if_ran && RealNow() - begin > kLongestLook) break;
   }
   return changed;
 }
@@ -310,7 +310,7 @@ void SimulatedTime::CheckSignals(NotifyListener& listener) {
     while (it != held_.end() && it->first != id) ++it;
     if (it != held_.end()) LetGo(it, listener, &TimedWait::Interrupt);
   }
-  last_signal_check_ns_ = HostNanoseconds(CLOCK_MONOTONIC);
+  last_signal_check_ns_ = RealNow();
 }
 
 bool SimulatedTime::CheckTimers(NotifyListener& listener) {

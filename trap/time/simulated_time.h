@@ -167,6 +167,8 @@ class SimulatedTime {
   void PassToEvent(pid_t process, VirtualTime event, NotifyListener& listener);
   void PassToTimer(VirtualTimers::Due due, NotifyListener& listener);
   void PassToDeadline(HeldCalls::Calls::iterator call, NotifyListener& listener);
+  // Real time, ns.
+  int64_t RealNow() const { return options_.clocks.clock->Monotonic(); }
   void ArmTick(int64_t nanoseconds);
   void TakeTick();
   void ArmNextTick(bool hidden_work, int64_t ticked);

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <limits>
 #include <mutex>
 #include <utility>
 
@@ -40,6 +41,15 @@ constexpr int64_t kNudgeAfterFull = 200'000;
 constexpr int64_t kNudgeFraction = 8;
 // Of real time, ns: others want to be served.
 constexpr int64_t kLongestNudge = 5'000'000;
+
+// Saturates.
+VirtualSpan Scaled(int64_t nanoseconds, double scale) {
+  const double picoseconds = static_cast<double>(nanoseconds) * scale * 1000.0;
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  return VirtualSpan::Picoseconds(picoseconds < static_cast<double>(kMost)
+                                      ? static_cast<int64_t>(picoseconds)
+                                      : kMost);
+}
 
 // How often a thread is looked at before it must have a name.
 constexpr int kLooksAtName = 64, kIsLibcuda = -1;
@@ -122,8 +132,7 @@ void ProcessClocks::TakeProcessorTime(Process& process, pid_t id) {
   if (processor == 0 || used <= 0) return;
   process.processor_time = processor;
   process.wall_time = wall;
-  process.now = process.now + VirtualSpan::Picoseconds(static_cast<int64_t>(
-                                  static_cast<double>(used) * options_.host.scale * 1000.0));
+  process.now = process.now + Scaled(used, options_.host.scale);
 }
 
 void ProcessClocks::DiscardProcessorTime(Process& process, pid_t id) {

@@ -39,6 +39,9 @@ constexpr int64_t kNudgeAfter = 500'000'000, kNudgeStep = 1'000'000;
 constexpr int64_t kNudgeAfterFull = 200'000;
 // Each time by an eighth of what it has waited: that is how late it may notice.
 constexpr int64_t kNudgeFraction = 8;
+// A process whose yields have found no full queue so often waits for something else, or for
+// somebody: then one yield in a few asks.
+constexpr uint32_t kYieldsOfInterest = 64, kYieldsPerLook = 16;
 // Of real time, ns: others want to be served.
 constexpr int64_t kLongestNudge = 5'000'000;
 
@@ -46,9 +49,8 @@ constexpr int64_t kLongestNudge = 5'000'000;
 VirtualSpan Scaled(int64_t nanoseconds, double scale) {
   const double picoseconds = static_cast<double>(nanoseconds) * scale * 1000.0;
   constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
-  return VirtualSpan::Picoseconds(picoseconds < static_cast<double>(kMost)
-                                      ? static_cast<int64_t>(picoseconds)
-                                      : kMost);
+  return VirtualSpan::Picoseconds(
+      picoseconds < static_cast<double>(kMost) ? static_cast<int64_t>(picoseconds) : kMost);
 }
 
 // How often a thread is looked at before it must have a name.
@@ -203,6 +205,7 @@ int ProcessClocks::Submit(Process& process, pid_t id, VirtualTime from) {
   const auto submitted = options_.device->Submit(id, from, process.now,
                                                  fixed ? options_.host.submission : VirtualSpan());
   process.now = submitted.now;
+  if (submitted.count > 0) process.vain_yields = 0;
   LookAhead(process, id);
   process.seen |= submitted.seen;
   return submitted.count;
@@ -238,6 +241,14 @@ bool ProcessClocks::HasHiddenWork() const {
 SimulatedDevice::Queues ProcessClocks::QueuesOf(pid_t process) const {
   std::lock_guard lock(*options_.machine_lock);
   return options_.device->QueuesOf(process);
+}
+
+bool ProcessClocks::IsYieldOfInterest(const Process& process) {
+  return process.vain_yields < kYieldsOfInterest || process.vain_yields % kYieldsPerLook == 0;
+}
+
+void ProcessClocks::NoteYield(Process& process, bool full) {
+  process.vain_yields = full ? 0 : process.vain_yields + 1;
 }
 
 SimulatedDevice::Progress ProcessClocks::Advance(Process& process, pid_t id, VirtualTime to) {
@@ -321,14 +332,21 @@ void ProcessClocks::LiftAll(VirtualTime to, bool account) {
   }
 }
 
+std::vector<ProcessClocks::Process*> ProcessClocks::EarlierThan(VirtualTime before) const {
+  std::vector<Process*> earlier;
+  for (const auto& [id, process] : processes_) {
+    if (process->now < before) earlier.push_back(process.get());
+  }
+  std::stable_sort(earlier.begin(), earlier.end(),
+                   [](const Process* a, const Process* b) { return a->now < b->now; });
+  return earlier;
+}
+
 std::pair<pid_t, VirtualTime> ProcessClocks::EarliestEvent() const {
   std::pair<pid_t, VirtualTime> earliest{0, VirtualTime::Infinity()};
+  // The process id decides between equal times.
   for (const auto& [id, process] : processes_) {
-    // The process id decides between equal times: the order must not depend on a hash.
-    if (process->next_event < earliest.second ||
-        (process->next_event == earliest.second && earliest.first != 0 && id < earliest.first)) {
-      earliest = {id, process->next_event};
-    }
+    if (process->next_event < earliest.second) earliest = {id, process->next_event};
   }
   return earliest;
 }

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -68,6 +69,7 @@ class ProcessClocks {
     // Calls of each thread since it has waited; see ChargeFruitless().
     absl::flat_hash_map<pid_t, uint32_t> fruitless;
     int submissions = 0;        // found when a thread of it stopped last
+    uint32_t vain_yields = 0;   // since it has submitted something, or had a full queue
     uint32_t driver_calls = 0;  // in a row, by this thread
     pid_t last_driver_caller = 0;
     // Of a process that spins without a call: its processor time when it was last heard
@@ -81,7 +83,8 @@ class ProcessClocks {
     absl::flat_hash_map<pid_t, int> passed_over;
     absl::flat_hash_map<pid_t, VirtualTime> shown;  // what a thread has read last
   };
-  using Processes = absl::flat_hash_map<pid_t, std::unique_ptr<Process>>;
+  // In order, so that nothing depends on where they lie in memory.
+  using Processes = std::map<pid_t, std::unique_ptr<Process>>;
 
   // Of a process that used a GPU, for the report.
   struct RankTime {
@@ -103,6 +106,8 @@ class ProcessClocks {
   // nullptr if it is not known.
   Process* Find(pid_t process);
   const Processes& all() const { return processes_; }
+  // Those that are earlier than `before`, the earliest first; of equal ones the lowest process id.
+  std::vector<Process*> EarlierThan(VirtualTime before) const;
 
   // A thread of the process has stopped in a call: brings its clock up to date and, if the
   // call is about time or GPUs, its GPUs with it. (Whether it stops to wait may depend on
@@ -155,6 +160,11 @@ class ProcessClocks {
   // Has anybody submitted work that has not been found yet?
   bool HasHiddenWork() const;
   SimulatedDevice::Queues QueuesOf(pid_t process) const;
+  // A thread of the process yields: is it time to ask QueuesOf()? That takes the machine's lock and
+  // a look at every channel, which a loop of yields that wait for something else should not take
+  // each time. NoteYield() tells whether a queue was full then.
+  static bool IsYieldOfInterest(const Process& process);
+  static void NoteYield(Process& process, bool full);
   // Runs the process's GPUs until somebody may notice, or to `to`.
   SimulatedDevice::Progress Advance(Process& process, pid_t id, VirtualTime to);
 

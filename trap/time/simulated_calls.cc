@@ -95,7 +95,7 @@ bool SimulatedTime::Serve(const seccomp_notif& notification, const Tracee& trace
       signals_sent_ = true;
       quiet_ = false;
       Runs(thread, tracee.process);
-      clocks_.Stir(0);  // who gets it
+      StirReceiver(notification);
       listener.ReplyContinue(notification.id);
       return true;
     case SYS_sched_yield:
@@ -139,6 +139,24 @@ bool SimulatedTime::Serve(const seccomp_notif& notification, const Tracee& trace
   quiet_ = false;
   Runs(thread, tracee.process);
   return true;
+}
+
+void SimulatedTime::StirReceiver(const seccomp_notif& notification) {
+  const auto& arguments = notification.data.args;
+  switch (notification.data.nr) {
+    case SYS_kill:
+    case SYS_tgkill:
+    case SYS_rt_sigqueueinfo:
+    case SYS_rt_tgsigqueueinfo: {
+      // All four begin with a process; none, or less than 1, are several.
+      const auto process = static_cast<pid_t>(arguments[0]);
+      if (process > 0 && clocks_.Find(process) != nullptr) return clocks_.Stir(process);
+      break;
+    }
+    default:  // a thread or a descriptor: whose is not known
+      break;
+  }
+  clocks_.Stir(0);
 }
 
 void SimulatedTime::ServeNewProcess(const seccomp_notif& notification, const Tracee& tracee) {
@@ -264,8 +282,13 @@ void SimulatedTime::ServeClock(const seccomp_notif& notification, pid_t id,
 void SimulatedTime::ServeYield(const seccomp_notif& notification, const Tracee& tracee,
                                NotifyListener& listener) {
   const pid_t thread = static_cast<pid_t>(notification.pid);
-  const Process* known = clocks_.Find(tracee.process);
-  if (known == nullptr || !known->uses_gpu || !clocks_.QueuesOf(tracee.process).full) {
+  Process* known = clocks_.Find(tracee.process);
+  bool full = false;
+  if (known != nullptr && known->uses_gpu) {
+    full = ProcessClocks::IsYieldOfInterest(*known) && clocks_.QueuesOf(tracee.process).full;
+    ProcessClocks::NoteYield(*known, full);
+  }
+  if (!full) {
     quiet_ = false;
     Runs(thread, tracee.process);
     listener.ReplyContinue(notification.id);

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <map>
 #include <utility>
 
 #include "absl/strings/str_format.h"
@@ -280,7 +281,7 @@ void SimulatedTime::LetGoIfHeld(const std::vector<uint64_t>& calls, NotifyListen
 
 void SimulatedTime::CheckSignals(NotifyListener& listener) {
   // One thread handles a signal that was sent to a process: the first, if it may.
-  absl::flat_hash_map<pid_t, uint64_t> handlers;
+  std::map<pid_t, uint64_t> handlers;
   for (auto it = held_.begin(); it != held_.end();) {
     auto next = std::next(it);
     const HeldCall& held = it->second;
@@ -306,9 +307,8 @@ void SimulatedTime::CheckSignals(NotifyListener& listener) {
     it = next;
   }
   for (const auto& [process, id] : handlers) {
-    auto it = held_.begin();
-    while (it != held_.end() && it->first != id) ++it;
-    if (it != held_.end()) LetGo(it, listener, &TimedWait::Interrupt);
+    if (const auto it = held_.Find(id); it != held_.end())
+      LetGo(it, listener, &TimedWait::Interrupt);
   }
   last_signal_check_ns_ = RealNow();
 }

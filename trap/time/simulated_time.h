@@ -104,6 +104,8 @@ class SimulatedTime {
   // `thread` was answered: it runs. With 0, some thread of `process` may, or of any if that is 0.
   void Runs(pid_t thread, pid_t process);
 
+  // A call that sends a signal: who gets it may go on.
+  void StirReceiver(const seccomp_notif& notification);
   void ServeNewProcess(const seccomp_notif& notification, const Tracee& tracee);
   void ServeNewProgram(const seccomp_notif& notification, const Tracee& tracee);
   void ServeClock(const seccomp_notif& notification, pid_t process, NotifyListener& listener);

@@ -1,0 +1,94 @@
+// Seccomp's user notifications without a kernel.
+#ifndef PHANTORA_TRAP_LINUX_FAKE_LISTENER_H_
+#define PHANTORA_TRAP_LINUX_FAKE_LISTENER_H_
+
+#include <linux/seccomp.h>
+#include <sys/types.h>
+
+#include <cstdint>
+#include <deque>
+#include <initializer_list>
+#include <map>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "trap/linux/notify_listener.h"
+
+namespace phantora {
+
+// A call that a thread makes, as it is received.
+inline seccomp_notif CallOf(pid_t thread, uint64_t id, int number,
+                            std::initializer_list<uint64_t> arguments) {
+  seccomp_notif call{};
+  call.id = id;
+  call.pid = static_cast<uint32_t>(thread);
+  call.data.nr = number;
+  int index = 0;
+  for (const uint64_t argument : arguments) call.data.args[index++] = argument;
+  return call;
+}
+
+// Keeps the answers. A call that is answered twice is a mistake of whoever does so.
+class FakeListener : public NotifyListener {
+ public:
+  struct Answer {
+    int64_t value = 0;
+    int error = 0;  // errno
+    bool continues = false;
+    bool operator==(const Answer&) const = default;
+  };
+  static Answer Value(int64_t value) { return {.value = value}; }
+  static Answer Error(int error) { return {.error = error}; }
+  static Answer Continue() { return {.continues = true}; }
+
+  int fd() const override { return -1; }
+  bool HasCall() const override { return !calls_.empty(); }
+  std::optional<seccomp_notif> Receive() override {
+    if (calls_.empty()) return std::nullopt;
+    const seccomp_notif call = calls_.front();
+    calls_.pop_front();
+    return call;
+  }
+  bool StillPending(uint64_t id) override { return !gone_.contains(id); }
+  absl::Status ReplyDescriptor(uint64_t, int, bool) override { return absl::OkStatus(); }
+  absl::Status Replace(uint64_t, int, int) override { return absl::OkStatus(); }
+  absl::StatusOr<int> AddDescriptor(uint64_t, int) override { return 3; }
+
+  // To be received.
+  void Call(const seccomp_notif& call) { calls_.push_back(call); }
+  // The caller of `id` has died.
+  void Die(uint64_t id) { gone_.insert(id); }
+
+  bool Answered(uint64_t id) const { return answers_.contains(id); }
+  // nullopt if there is none.
+  std::optional<Answer> AnswerOf(uint64_t id) const {
+    const auto it = answers_.find(id);
+    return it == answers_.end() ? std::nullopt : std::optional(it->second);
+  }
+  // Ids, in the order of the answers.
+  const std::vector<uint64_t>& order() const { return order_; }
+  int doubles() const { return doubles_; }
+
+ protected:
+  void Send(const seccomp_notif_resp& response) override {
+    const Answer answer{.value = response.val,
+                        .error = -response.error,
+                        .continues = (response.flags & SECCOMP_USER_NOTIF_FLAG_CONTINUE) != 0};
+    doubles_ += answers_.emplace(response.id, answer).second ? 0 : 1;
+    order_.push_back(response.id);
+  }
+
+ private:
+  std::deque<seccomp_notif> calls_;
+  std::set<uint64_t> gone_;
+  std::map<uint64_t, Answer> answers_;
+  std::vector<uint64_t> order_;
+  int doubles_ = 0;
+};
+
+}  // namespace phantora
+
+#endif  // PHANTORA_TRAP_LINUX_FAKE_LISTENER_H_

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "trap/time/descriptor_state.h"
 #include "trap/time/simulated_time.h"
 
 namespace phantora {
@@ -22,11 +23,6 @@ constexpr VirtualSpan kFruitlessLook = VirtualSpan::Microseconds(1);
 constexpr int64_t kLongestLook = 200'000;
 constexpr size_t kWordsAtATime = 256;
 
-bool IsReady(int file) {
-  pollfd descriptor{file, POLLIN, 0};
-  return poll(&descriptor, 1, 0) > 0;
-}
-
 }  // namespace
 
 void SimulatedTime::HoldOrAnswer(const seccomp_notif& notification, pid_t id, int pidfd,
@@ -37,7 +33,7 @@ void SimulatedTime::HoldOrAnswer(const seccomp_notif& notification, pid_t id, in
   quiet_ = false;
   if (wait->verdict() == TimedWait::Verdict::kWait) {
     const int descriptor = wait->WatchDescriptors(pidfd, held_.copies_left(id));
-    if ((descriptor >= 0 && IsReady(descriptor) && wait->CollectReady()) ||
+    if ((descriptor >= 0 && IsReady(descriptor, POLLIN) && wait->CollectReady()) ||
         wait->AwaitsSignal(SignalsOf(thread).pending())) {
       Runs(thread, id);
       wait->ReleaseDescriptors();
@@ -154,31 +150,37 @@ void SimulatedTime::Hold(uint64_t id, HeldCall held) {
   held_.Add(id, std::move(held));
 }
 
-void SimulatedTime::LetGo(HeldCalls::Calls::iterator call, NotifyListener& listener,
-                          Answer answer) {
+void SimulatedTime::LetGo(HeldCalls::Calls::iterator call, NotifyListener& listener, End end) {
   const HeldCall held = held_.Take(call);
   quiet_ = false;
   Runs(held.thread, held.process);
   Process& process = clocks_.Of(held.process);
   clocks_.TakeProcessorTime(process, held.process);
-  if (answer == &TimedWait::Ready && held.wait->is_descriptor()) {
+  const TransferCall* transfer = held.wait->transfer();
+  if (end == End::kReady && transfer != nullptr) {
     const Conduit conduit = Conduit::Of(held.wait->copy());
-    const auto transfer = TransferCall::Parse(held.wait->notification());
-    if (transfer) NotBeforeSender(process, *transfer, conduit, held.wait->copy());
-    if (transfer && transfer->kind == TransferCall::Kind::kSend) {
+    NotBeforeSender(process, *transfer, conduit, held.wait->copy());
+    if (transfer->kind == TransferCall::Kind::kSend) {
       messages_.Sent(conduit, transfer->bytes, ProcessClocks::SeenBy(process, held.thread),
                      held.process);
       clocks_.Stir(0);
     }
   }
   held.wait->ReleaseDescriptors();
-  Log(held, answer == &TimedWait::TimeOut ? "timed out"
-            : answer == &TimedWait::Ready ? "was ready:"
-                                          : "was interrupted:");
+  Log(held, end == End::kTimedOut ? "timed out"
+            : end == End::kReady  ? "was ready:"
+                                  : "was interrupted:");
   if (held.wait->is_clock()) {
     AnswerClock(held.wait->notification(), clocks_.ReadClock(process, held.thread), listener);
-  } else {
-    (held.wait.get()->*answer)(listener, process.now);
+    return;
+  }
+  switch (end) {
+    case End::kTimedOut:
+      return held.wait->TimeOut(listener, process.now);
+    case End::kReady:
+      return held.wait->Ready(listener, process.now);
+    case End::kInterrupted:
+      return held.wait->Interrupt(listener, process.now);
   }
 }
 
@@ -275,7 +277,7 @@ void SimulatedTime::CheckPolledOfBlocked(NotifyListener& listener) {
 void SimulatedTime::LetGoIfHeld(const std::vector<uint64_t>& calls, NotifyListener& listener) {
   for (const uint64_t call : calls) {
     const auto it = held_.Find(call);
-    if (it != held_.end()) LetGo(it, listener, &TimedWait::Ready);
+    if (it != held_.end()) LetGo(it, listener, End::kReady);
   }
 }
 
@@ -296,9 +298,9 @@ void SimulatedTime::CheckSignals(NotifyListener& listener) {
     } else if (held.wait != nullptr && !held.wait->is_clock()) {
       const std::optional<uint64_t> mask = held.wait->mask();
       if (signals.Due(signals.own, mask) != 0) {
-        LetGo(it, listener, &TimedWait::Interrupt);
+        LetGo(it, listener, End::kInterrupted);
       } else if (held.wait->AwaitsSignal(signals.pending())) {
-        LetGo(it, listener, &TimedWait::Ready);
+        LetGo(it, listener, End::kReady);
       } else if (signals.Due(signals.shared, mask) != 0 &&
                  (held.thread == held.process || !handlers.contains(held.process))) {
         handlers[held.process] = it->first;
@@ -307,8 +309,7 @@ void SimulatedTime::CheckSignals(NotifyListener& listener) {
     it = next;
   }
   for (const auto& [process, id] : handlers) {
-    if (const auto it = held_.Find(id); it != held_.end())
-      LetGo(it, listener, &TimedWait::Interrupt);
+    if (const auto it = held_.Find(id); it != held_.end()) LetGo(it, listener, End::kInterrupted);
   }
   last_signal_check_ns_ = RealNow();
 }

@@ -119,7 +119,7 @@ bool SimulatedTime::Ready(int descriptor, NotifyListener& listener) {
   bool known = false;
   auto call = held_.Watching(descriptor, &known);
   if (call != held_.end() && call->second.wait->CollectReady()) {
-    LetGo(call, listener, &TimedWait::Ready);
+    LetGo(call, listener, End::kReady);
   }
   return known;
 }
@@ -352,7 +352,7 @@ void SimulatedTime::PassToDeadline(HeldCalls::Calls::iterator call, NotifyListen
   } else if (call->second.for_gpu()) {
     LetGpuWaitersGo(call->second.process, listener);
   } else {
-    LetGo(call, listener, &TimedWait::TimeOut);
+    LetGo(call, listener, End::kTimedOut);
   }
 }
 

@@ -97,7 +97,8 @@ class SimulatedTime {
  private:
   using Process = ProcessClocks::Process;
   using Thread = ProcessClocks::Thread;
-  using Answer = void (TimedWait::*)(NotifyListener&, VirtualTime) const;
+  // How a wait ends.
+  enum class End { kTimedOut, kReady, kInterrupted };
 
   SimulatedTime(const Options& options, Vdso vdso);
 
@@ -106,13 +107,27 @@ class SimulatedTime {
 
   // A call that sends a signal: who gets it may go on.
   void StirReceiver(const seccomp_notif& notification);
-  void ServeNewProcess(const seccomp_notif& notification, const Tracee& tracee);
-  void ServeNewProgram(const seccomp_notif& notification, const Tracee& tracee);
-  void ServeClock(const seccomp_notif& notification, pid_t process, NotifyListener& listener);
+  // Serves and answers one kind of call.
+  using Handler = void (SimulatedTime::*)(const seccomp_notif&, const Tracee&, NotifyListener&);
+  // nullptr for calls that are not about time, and those that transfer bytes.
+  static Handler HandlerOf(int call);
+  void ServeNewProcess(const seccomp_notif& notification, const Tracee& tracee,
+                       NotifyListener& listener);
+  void ServeNewProgram(const seccomp_notif& notification, const Tracee& tracee,
+                       NotifyListener& listener);
+  void ServeClock(const seccomp_notif& notification, const Tracee& tracee,
+                  NotifyListener& listener);
+  void ServeSignal(const seccomp_notif& notification, const Tracee& tracee,
+                   NotifyListener& listener);
   // sched_yield, which libcuda calls while a queue of its GPU is full.
   void ServeYield(const seccomp_notif& notification, const Tracee& tracee,
                   NotifyListener& listener);
   void ServeWait(const seccomp_notif& notification, const Tracee& tracee, NotifyListener& listener);
+  void ServeTimer(const seccomp_notif& notification, const Tracee& tracee,
+                  NotifyListener& listener);
+  // io_uring_setup.
+  void RefuseRing(const seccomp_notif& notification, const Tracee& tracee,
+                  NotifyListener& listener);
   void ServeTransfer(const seccomp_notif& notification, const TransferCall& call,
                      const Tracee& tracee, NotifyListener& listener);
   void AnswerClock(const seccomp_notif& notification, VirtualTime now, NotifyListener& listener);
@@ -128,7 +143,7 @@ class SimulatedTime {
   // Writes what happens to a held call to the log of calls.
   void Log(const HeldCall& held, const char* what);
   void Hold(uint64_t id, HeldCall held);
-  void LetGo(HeldCalls::Calls::iterator call, NotifyListener& listener, Answer answer);
+  void LetGo(HeldCalls::Calls::iterator call, NotifyListener& listener, End end);
   void LetGpuWaitersGo(pid_t process, NotifyListener& listener);
   // Answers a call that waits for room or for others.
   void AnswerHeld(HeldCalls::Calls::iterator call, NotifyListener& listener);

@@ -23,12 +23,11 @@
 #include "trap/linux/remote_memory.h"
 #include "trap/linux/thread_activity.h"
 #include "trap/linux/unique_fd.h"
-#include "trap/time/timed_wait.h"
+#include "trap/time/waits/wait_arguments.h"
 
 namespace phantora {
 namespace {
 
-constexpr int64_t kNanosecondsPerSecond = 1'000'000'000;
 // Ids of POSIX timers start here, far above the kernel's.
 constexpr int kFirstId = 0x40000000;
 // A process may not have more timers than its signals could be queued for.
@@ -52,10 +51,6 @@ struct SignalEvent {
 
 bool IsProcessorClock(int clock) {
   return clock < 0 || clock == CLOCK_PROCESS_CPUTIME_ID || clock == CLOCK_THREAD_CPUTIME_ID;
-}
-
-bool Valid(const timespec& time) {
-  return time.tv_sec >= 0 && time.tv_nsec >= 0 && time.tv_nsec < kNanosecondsPerSecond;
 }
 
 bool IsZero(const timespec& time) { return time.tv_sec == 0 && time.tv_nsec == 0; }
@@ -325,7 +320,7 @@ bool VirtualTimers::ServePosix(const seccomp_notif& notification, const Tracee& 
       const auto setting = memory.ReadObject<itimerspec>(RemoteAddress{arguments[2]});
       accessible = setting.has_value() && WriteSetting(memory, arguments[3], Left(timer, now));
       if (!accessible) break;
-      if (!Valid(setting->it_value) || !Valid(setting->it_interval)) {
+      if (!IsValid(setting->it_value) || !IsValid(setting->it_interval)) {
         listener.ReplyError(notification.id, EINVAL);
         return true;
       }
@@ -363,7 +358,7 @@ bool VirtualTimers::ServeDescriptor(const seccomp_notif& notification, const Tra
     listener.ReplyError(notification.id, EFAULT);
     return true;
   }
-  if (!Valid(setting->it_value) || !Valid(setting->it_interval) ||
+  if (!IsValid(setting->it_value) || !IsValid(setting->it_interval) ||
       (flags & ~uint64_t{TFD_TIMER_ABSTIME | TFD_TIMER_CANCEL_ON_SET}) != 0) {
     listener.ReplyError(notification.id, EINVAL);
     return true;

@@ -24,8 +24,8 @@
 #include "trap/time/held_calls.h"
 #include "trap/time/message_times.h"
 #include "trap/time/process_clocks.h"
+#include "trap/time/timers/virtual_timers.h"
 #include "trap/time/transfer_call.h"
-#include "trap/time/virtual_timers.h"
 #include "trap/unknowns.h"
 
 namespace phantora {

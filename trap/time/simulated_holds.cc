@@ -34,7 +34,7 @@ void SimulatedTime::HoldOrAnswer(const seccomp_notif& notification, pid_t id, in
   if (wait->verdict() == TimedWait::Verdict::kWait) {
     const int descriptor = wait->WatchDescriptors(pidfd, held_.copies_left(id));
     if ((descriptor >= 0 && IsReady(descriptor, POLLIN) && wait->CollectReady()) ||
-        wait->AwaitsSignal(SignalsOf(thread).pending())) {
+        wait->AwaitsSignal(SignalsOf(thread, *options_.clocks.threads).pending())) {
       Runs(thread, id);
       wait->ReleaseDescriptors();
       wait->Ready(listener, process.now);
@@ -287,7 +287,7 @@ void SimulatedTime::CheckSignals(NotifyListener& listener) {
   for (auto it = held_.begin(); it != held_.end();) {
     auto next = std::next(it);
     const HeldCall& held = it->second;
-    const ThreadSignals signals = SignalsOf(held.thread);
+    const ThreadSignals signals = SignalsOf(held.thread, *options_.clocks.threads);
     // First the signal, then whether the call still stands: who is being killed has one
     // or the other.
     if (signals.killed() || !listener.StillPending(it->first)) {

@@ -10,8 +10,6 @@
 #include <mutex>
 #include <utility>
 
-#include "trap/linux/process_tree.h"
-
 namespace phantora {
 namespace {
 
@@ -55,13 +53,15 @@ SimulatedTime::SimulatedTime(const Options& options, Vdso vdso)
       tick_(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC)),
       clocks_(options.clocks),
       held_(options.epoll),
-      timers_(realtime_offset_, [this] {
-        std::vector<std::pair<pid_t, int>> living;
-        for (const auto& [id, process] : clocks_.all()) {
-          living.emplace_back(id, process->pidfd.get());
-        }
-        return living;
-      }) {}
+      timers_(realtime_offset_,
+              [this] {
+                std::vector<std::pair<pid_t, int>> living;
+                for (const auto& [id, process] : clocks_.all()) {
+                  living.emplace_back(id, process->pidfd.get());
+                }
+                return living;
+              }),
+      activity_(options.clocks.threads) {}
 
 void SimulatedTime::Runs(pid_t thread, pid_t process) {
   clocks_.Stir(process);
@@ -148,7 +148,7 @@ bool SimulatedTime::MayPass(VirtualTime to, NotifyListener& listener, bool again
   }
   ++counters_.scans;
   if (!processes_known_) {
-    processes_ = Descendants();
+    processes_ = options_.descendants();
     processes_known_ = true;
     activity_.KeepOnly(processes_);
   }

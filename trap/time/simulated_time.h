@@ -16,6 +16,7 @@
 #include "clock/virtual_time.h"
 #include "trap/call_log.h"
 #include "trap/linux/notify_listener.h"
+#include "trap/linux/process_tree.h"
 #include "trap/linux/thread_activity.h"
 #include "trap/linux/tracees.h"
 #include "trap/linux/unique_fd.h"
@@ -47,6 +48,8 @@ class SimulatedTime {
     CallLog* log;
     PageSharing* sharing = nullptr;
     int epoll;  // gets descriptors that Ready() is for
+    // All processes that may act.
+    std::vector<pid_t> (*descendants)() = Descendants;
   };
 
   struct Counters {

@@ -1,80 +1,117 @@
-// A listener for tests: calls that are pending until they are answered, and the answers.
+// Seccomp's user notifications without a kernel: calls that are pending until they are answered.
 #ifndef PHANTORA_TRAP_LINUX_FAKE_LISTENER_H_
 #define PHANTORA_TRAP_LINUX_FAKE_LISTENER_H_
 
+#include <linux/seccomp.h>
+#include <sys/types.h>
 #include <unistd.h>
 
 #include <cstdint>
+#include <deque>
+#include <initializer_list>
 #include <map>
 #include <optional>
 #include <set>
+#include <utility>
+#include <vector>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "trap/linux/notify_listener.h"
 
 namespace phantora {
 
+// A call that a thread makes, as it is received.
+inline seccomp_notif CallOf(pid_t thread, uint64_t id, int number,
+                            std::initializer_list<uint64_t> arguments) {
+  seccomp_notif call{};
+  call.id = id;
+  call.pid = static_cast<uint32_t>(thread);
+  call.data.nr = number;
+  int index = 0;
+  for (const uint64_t argument : arguments) call.data.args[index++] = argument;
+  return call;
+}
+
+// Keeps the answers. A call that is answered twice is a mistake of whoever does so.
 class FakeListener : public NotifyListener {
  public:
   struct Answer {
     int64_t value = 0;
-    int error = 0;  // negative errno, as in seccomp_notif_resp
+    int error = 0;  // errno
     bool continues = false;
-    int descriptor = -1;  // a copy of what was installed; the test closes it
+    int descriptor = -1;  // a copy of what was installed, which the test closes
+    bool operator==(const Answer&) const = default;
   };
-
-  // A new call of `thread`, pending.
-  seccomp_notif Call(pid_t thread, int number, std::initializer_list<uint64_t> arguments = {}) {
-    seccomp_notif call{};
-    call.id = ++last_;
-    call.pid = static_cast<uint32_t>(thread);
-    call.data.nr = number;
-    int index = 0;
-    for (const uint64_t argument : arguments) call.data.args[index++] = argument;
-    pending_.insert(call.id);
-    return call;
-  }
-  // Its caller is killed.
-  void Kill(uint64_t id) { pending_.erase(id); }
-  // nullopt: not answered.
-  std::optional<Answer> AnswerOf(const seccomp_notif& call) const {
-    const auto it = answers_.find(call.id);
-    return it == answers_.end() ? std::nullopt : std::optional(it->second);
-  }
-  // The next installation of a descriptor fails like this.
-  void FailDescriptors(absl::Status status) { descriptor_status_ = std::move(status); }
-  int twice_answered() const { return twice_answered_; }
+  static Answer Value(int64_t value) { return {.value = value}; }
+  static Answer Error(int error) { return {.error = error}; }
+  static Answer Continue() { return {.continues = true}; }
 
   int fd() const override { return -1; }
-  bool HasCall() const override { return false; }
-  std::optional<seccomp_notif> Receive() override { return std::nullopt; }
-  bool StillPending(uint64_t id) override { return pending_.contains(id); }
-  absl::Status ReplyDescriptor(uint64_t id, int file, bool close_on_exec) override {
-    if (!descriptor_status_.ok()) return descriptor_status_;
-    if (!pending_.erase(id)) return absl::NotFoundError("the caller has died");
-    answers_[id] = {.descriptor = dup(file)};
+  bool HasCall() const override { return !calls_.empty(); }
+  std::optional<seccomp_notif> Receive() override {
+    if (calls_.empty()) return std::nullopt;
+    const seccomp_notif call = calls_.front();
+    calls_.pop_front();
+    return call;
+  }
+  bool StillPending(uint64_t id) override { return !gone_.contains(id) && !answers_.contains(id); }
+  absl::Status ReplyDescriptor(uint64_t id, int file, bool) override {
+    if (!descriptors_.ok()) return descriptors_;
+    if (gone_.contains(id)) return absl::NotFoundError("the caller has died");
+    Keep(id, {.descriptor = dup(file)});
     return absl::OkStatus();
   }
-  absl::Status Replace(uint64_t id, int target, int file) override { return descriptor_status_; }
-  absl::StatusOr<int> AddDescriptor(uint64_t id, int file) override {
-    if (!descriptor_status_.ok()) return descriptor_status_;
-    return 100;
+  absl::Status Replace(uint64_t, int, int) override { return descriptors_; }
+  absl::StatusOr<int> AddDescriptor(uint64_t, int) override {
+    if (!descriptors_.ok()) return descriptors_;
+    return 3;
   }
+
+  // To be received.
+  void Call(const seccomp_notif& call) { calls_.push_back(call); }
+  // A call with an id of its own, which is not received.
+  seccomp_notif Call(pid_t thread, int number, std::initializer_list<uint64_t> arguments = {}) {
+    constexpr uint64_t kFirst = uint64_t{1} << 32;
+    return CallOf(thread, kFirst + last_++, number, arguments);
+  }
+  // Descriptors are installed with this outcome from now on.
+  void FailDescriptors(absl::Status status) { descriptors_ = std::move(status); }
+  // The caller of `id` has died.
+  void Die(uint64_t id) { gone_.insert(id); }
+
+  bool Answered(uint64_t id) const { return answers_.contains(id); }
+  // nullopt if there is none.
+  std::optional<Answer> AnswerOf(uint64_t id) const {
+    const auto it = answers_.find(id);
+    return it == answers_.end() ? std::nullopt : std::optional(it->second);
+  }
+  std::optional<Answer> AnswerOf(const seccomp_notif& call) const { return AnswerOf(call.id); }
+  // Ids, in the order of the answers.
+  const std::vector<uint64_t>& order() const { return order_; }
+  int doubles() const { return doubles_; }
 
  protected:
   void Send(const seccomp_notif_resp& response) override {
-    if (answers_.contains(response.id)) ++twice_answered_;
-    if (!pending_.erase(response.id)) return;
-    answers_[response.id] = {.value = response.val,
-                             .error = response.error,
-                             .continues = (response.flags & SECCOMP_USER_NOTIF_FLAG_CONTINUE) != 0};
+    if (gone_.contains(response.id)) return;
+    Keep(response.id, {.value = response.val,
+                       .error = -response.error,
+                       .continues = (response.flags & SECCOMP_USER_NOTIF_FLAG_CONTINUE) != 0});
   }
 
  private:
+  void Keep(uint64_t id, const Answer& answer) {
+    doubles_ += answers_.emplace(id, answer).second ? 0 : 1;
+    order_.push_back(id);
+  }
+
   uint64_t last_ = 0;
-  std::set<uint64_t> pending_;
+  absl::Status descriptors_;
+  std::deque<seccomp_notif> calls_;
+  std::set<uint64_t> gone_;
   std::map<uint64_t, Answer> answers_;
-  absl::Status descriptor_status_;
-  int twice_answered_ = 0;
+  std::vector<uint64_t> order_;
+  int doubles_ = 0;
 };
 
 }  // namespace phantora

@@ -1,16 +1,14 @@
 #include "trap/linux/thread_activity.h"
 
-#include <dirent.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
-#include <unistd.h>
 
 #include <algorithm>
+#include <unordered_set>
 
 #include "trap/linux/unique_fd.h"
 
@@ -20,42 +18,20 @@ namespace {
 // Descriptors that may be kept are this part of all.
 constexpr rlim_t kShareOfFiles = 8;
 
-UniqueFd OpenFile(const char* format, pid_t thread) {
-  char path[64];
-  snprintf(path, sizeof path, format, thread);
-  return UniqueFd(open(path, O_RDONLY | O_CLOEXEC));
-}
-
-// Reads a small file of /proc, from `kept` if that is open; false if it is gone.
-template <size_t kSize>
-bool ReadFile(const char* format, pid_t thread, char (&text)[kSize],
-              const UniqueFd& kept = UniqueFd()) {
-  ssize_t length;
-  if (kept.valid()) {
-    length = pread(kept.get(), text, kSize - 1, 0);
-  } else {
-    const UniqueFd file = OpenFile(format, thread);
-    if (!file.valid()) return false;
-    length = read(file.get(), text, kSize - 1);
-  }
-  text[length > 0 ? length : 0] = '\0';
-  return length > 0;
-}
-
-constexpr char kSlices[] = "/proc/%d/schedstat", kCall[] = "/proc/%d/syscall";
+constexpr char kSlices[] = "schedstat", kCall[] = "syscall";
 
 // The time slices that the thread has had; -1 if it is gone.
-int64_t Slices(pid_t thread, const UniqueFd& kept) {
+int64_t Slices(const ThreadFiles& files, pid_t thread, const UniqueFd& kept) {
   char text[128];
-  if (!ReadFile(kSlices, thread, text, kept)) return -1;
+  if (!files.Read(thread, kSlices, text, kept)) return -1;
   const char* last = strrchr(text, ' ');
   return last == nullptr ? -1 : atoll(last);
 }
 
 // Does it wait for a child of vfork to exec or end? Only that can end it.
-bool WaitsForVfork(pid_t thread) {
+bool WaitsForVfork(const ThreadFiles& files, pid_t thread) {
   char text[256];
-  if (!ReadFile(kCall, thread, text)) return false;
+  if (!files.Read(thread, kCall, text)) return false;
   const int call = atoi(text);
   return call == SYS_vfork || call == SYS_clone || call == SYS_clone3;
 }
@@ -67,9 +43,9 @@ uint64_t Mask(const char* text, const char* name) {
 
 }  // namespace
 
-ThreadSignals SignalsOf(pid_t thread) {
+ThreadSignals SignalsOf(pid_t thread, const ThreadFiles& files) {
   char text[4096];
-  if (!ReadFile("/proc/%d/status", thread, text)) return {};
+  if (!files.Read(thread, "status", text)) return {};
   return {.own = Mask(text, "SigPnd:"),
           .shared = Mask(text, "ShdPnd:"),
           .blocked = Mask(text, "SigBlk:"),
@@ -77,18 +53,13 @@ ThreadSignals SignalsOf(pid_t thread) {
           .ignored = Mask(text, "SigIgn:")};
 }
 
-std::string ThreadName(pid_t thread) {
+std::string ThreadName(pid_t thread, const ThreadFiles& files) {
   char text[64];
-  return ReadFile("/proc/%d/comm", thread, text) ? text : "";
+  return files.Read(thread, "comm", text) ? text : "";
 }
 
-int64_t RunTime(pid_t thread) {
-  char text[128];
-  return ReadFile("/proc/%d/schedstat", thread, text) ? atoll(text) : 0;
-}
-
-ThreadActivity::ThreadActivity()
-    : most_threads_([] {
+ThreadActivity::ThreadActivity(const ThreadFiles* files)
+    : files_(*files), most_threads_([] {
         rlimit files{};
         getrlimit(RLIMIT_NOFILE, &files);
         return static_cast<size_t>(files.rlim_cur / kShareOfFiles / 2);
@@ -97,32 +68,28 @@ ThreadActivity::ThreadActivity()
 void ThreadActivity::StartsThread(pid_t process) { processes_[process].complete = false; }
 
 void ThreadActivity::KeepOnly(const std::vector<pid_t>& processes) {
+  const std::unordered_set<pid_t> kept(processes.begin(), processes.end());
   for (auto it = processes_.begin(); it != processes_.end();) {
     const auto current = it++;
-    if (std::find(processes.begin(), processes.end(), current->first) != processes.end()) continue;
+    if (kept.contains(current->first)) continue;
     for (const auto& [number, thread] : current->second.threads) Close(thread);
     processes_.erase(current);
   }
 }
 
 bool ThreadActivity::List(pid_t id, Process& process) {
-  char path[64];
-  snprintf(path, sizeof path, "/proc/%d/task", id);
-  DIR* tasks = opendir(path);
-  if (tasks == nullptr) return false;
+  const auto threads = files_.Threads(id);
+  if (!threads) return false;
   bool added = false;
-  while (const dirent* entry = readdir(tasks)) {
-    const pid_t number = atoi(entry->d_name);
-    if (number <= 0) continue;
+  for (const pid_t number : *threads) {
     auto [it, fresh] = process.threads.try_emplace(number);
     if (!fresh) continue;
     added = true;
     if (open_threads_ >= most_threads_) continue;
-    it->second.slices = OpenFile(kSlices, number);
-    it->second.call = OpenFile(kCall, number);
+    it->second.slices = files_.Open(number, kSlices);
+    it->second.call = files_.Open(number, kCall);
     open_threads_ += it->second.slices.valid() ? 1 : 0;
   }
-  closedir(tasks);
   return added;
 }
 
@@ -133,12 +100,12 @@ bool ThreadActivity::IsRunnable(pid_t id, const Thread& thread) {
   // only be read when it has left the processor: Linux waits a moment for one that has not,
   // and calls it running then (task_current_syscall in lib/syscall.c).
   char text[256];
-  return ReadFile(kCall, id, text, thread.call) && strncmp(text, "running", 7) == 0;
+  return files_.Read(id, kCall, text, thread.call) && strncmp(text, "running", 7) == 0;
 }
 
 bool ThreadActivity::Runs(pid_t id, const Thread& thread) {
   char text[512];
-  if (!ReadFile("/proc/%d/stat", id, text)) return false;
+  if (!files_.Read(id, "stat", text)) return false;
   const char* fields = strrchr(text, ')');
   char state = 'S';
   if (fields != nullptr) sscanf(fields + 1, " %c", &state);
@@ -146,7 +113,7 @@ bool ThreadActivity::Runs(pid_t id, const Thread& thread) {
     case 'R':
       return true;
     case 'D':
-      return !WaitsForVfork(id);
+      return !WaitsForVfork(files_, id);
     case 'Z':
     case 'X':
       // On its way out: whoever waits for that goes on now.
@@ -166,7 +133,7 @@ bool ThreadActivity::Blocked(const std::vector<pid_t>& processes,
       const auto current = it++;
       auto& [number, thread] = *current;
       if (held(number)) continue;
-      const int64_t slices = Slices(number, thread.slices);
+      const int64_t slices = Slices(files_, number, thread.slices);
       if (slices < 0) {
         Close(thread);
         process.threads.erase(current);

@@ -7,11 +7,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
+#include "trap/linux/thread_files.h"
 #include "trap/linux/unique_fd.h"
 
 namespace phantora {
@@ -41,19 +42,16 @@ struct ThreadSignals {
     return which & (caught | dumps) & ~mask.value_or(blocked);
   }
 };
-ThreadSignals SignalsOf(pid_t thread);
+ThreadSignals SignalsOf(pid_t thread, const ThreadFiles& files = ThreadFiles::Host());
 
 // The name that the thread has given itself; empty if it is gone.
-std::string ThreadName(pid_t thread);
-
-// How long the thread has run, ns; 0 if it is gone.
-int64_t RunTime(pid_t thread);
+std::string ThreadName(pid_t thread, const ThreadFiles& files = ThreadFiles::Host());
 
 // Looks at all threads of many processes, often: who has not run since it was found asleep is asked
 // for no more than whether it is about to. Not thread-safe.
 class ThreadActivity {
  public:
-  ThreadActivity();
+  explicit ThreadActivity(const ThreadFiles* files = &ThreadFiles::Host());
 
   // Is every thread of `processes` blocked in the kernel, but those that `held` names?
   // Then nothing happens before something from outside does.
@@ -61,7 +59,7 @@ class ThreadActivity {
 
   // The process starts a thread. (It is listed anew at each look until one finds all blocked.)
   void StartsThread(pid_t process);
-  // There are no others any more.
+  // There are no others any more. In any order.
   void KeepOnly(const std::vector<pid_t>& processes);
 
   // The thread that was found running last.
@@ -76,7 +74,8 @@ class ThreadActivity {
     int64_t slept = -1;  // its time slices when it was found asleep
   };
   struct Process {
-    absl::flat_hash_map<pid_t, Thread> threads;
+    // In order: of several that run, the same one is found.
+    std::map<pid_t, Thread> threads;
     bool complete = false;
   };
 
@@ -89,8 +88,9 @@ class ThreadActivity {
   bool IsRunnable(pid_t id, const Thread& thread);
   bool Runs(pid_t id, const Thread& thread);
 
+  const ThreadFiles& files_;
   const size_t most_threads_;  // with open files
-  absl::flat_hash_map<pid_t, Process> processes_;
+  std::map<pid_t, Process> processes_;
   size_t open_threads_ = 0;
   pid_t running_ = 0, running_process_ = 0;
   bool saw_dying_ = false;

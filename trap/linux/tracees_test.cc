@@ -61,7 +61,7 @@ TEST_F(TraceesTest, WhoHasTheNumberOfADeadCallerIsNotAdopted) {
   const seccomp_notif call = listener_.Call(30, 0);
   // While /proc is read, the caller is killed and a stranger gets its number.
   processes_.before_answer = [&] {
-    listener_.Kill(call.id);
+    listener_.Die(call.id);
     processes_.process_of[30] = 30;
   };
   const auto caller = tracees_.CallerOf(call, listener_);

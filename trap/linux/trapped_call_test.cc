@@ -46,10 +46,10 @@ TEST_F(TrappedCallTest, AnswersAreOneOfThree) {
   TrappedCall(native, tracee_, listener_).Continue();
   TrappedCall(negative, tracee_, listener_).Result(-ENOMEM);
   EXPECT_EQ(listener_.AnswerOf(value)->value, 7);
-  EXPECT_EQ(listener_.AnswerOf(error)->error, -EINVAL);
+  EXPECT_EQ(listener_.AnswerOf(error)->error, EINVAL);
   EXPECT_TRUE(listener_.AnswerOf(native)->continues);
-  EXPECT_EQ(listener_.AnswerOf(negative)->error, -ENOMEM);
-  EXPECT_EQ(listener_.twice_answered(), 0);
+  EXPECT_EQ(listener_.AnswerOf(negative)->error, ENOMEM);
+  EXPECT_EQ(listener_.doubles(), 0);
 }
 
 TEST_F(TrappedCallTest, MemoryIsTheCallers) {
@@ -67,7 +67,7 @@ TEST_F(TrappedCallTest, WhatADeadCallersNumberMeansIsNeitherReadNorWritten) {
   const seccomp_notif notification = Call({});
   const TrappedCall call(notification, tracee_, listener_);
   uint32_t word = 42;
-  listener_.Kill(notification.id);
+  listener_.Die(notification.id);
   EXPECT_FALSE(call.pending());
   EXPECT_FALSE(call.memory().ReadObject<uint32_t>(Address(&word)));
   EXPECT_FALSE(call.memory().WriteObject(Address(&word), uint32_t{43}));

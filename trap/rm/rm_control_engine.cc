@@ -229,7 +229,7 @@ uint32_t AllCopyCaps(ControlCall& call) {
 
 uint32_t TimerTime(ControlCall& call) {
   call.Params<NV2080_CTRL_TIMER_GET_TIME_PARAMS>().time_nsec =
-      call.machine().scheduler->TimeOf(call.call.process()).Now().nanoseconds();
+      call.machine().scheduler->TimeOf(call.call.process()).ShownNanoseconds();
   return NV_OK;
 }
 
@@ -237,7 +237,7 @@ uint32_t TimeCorrelation(ControlCall& call) {
   auto& params = call.Params<NV2080_CTRL_TIMER_GET_GPU_CPU_TIME_CORRELATION_INFO_PARAMS>();
   const size_t count = std::min<size_t>(params.sampleCount, std::size(params.samples));
   for (size_t i = 0; i < count; ++i) {
-    const uint64_t now = call.machine().scheduler->TimeOf(call.call.process()).Now().nanoseconds();
+    const uint64_t now = call.machine().scheduler->TimeOf(call.call.process()).ShownNanoseconds();
     params.samples[i].cpuTime = params.samples[i].gpuTime = now;
   }
   return NV_OK;

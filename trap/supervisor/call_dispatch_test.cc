@@ -120,7 +120,7 @@ TEST_F(CallDispatchTest, DevicesAreOpenedUsedAndClosed) {
   const auto descriptor = static_cast<uint64_t>(device.get());
   EXPECT_EQ(Do(SYS_ioctl, {descriptor, 0xc0204600, 0}).value, 0);
   devices_[0].answer = -EINVAL;
-  EXPECT_EQ(Do(SYS_ioctl, {descriptor, 0xc0204601, 0}).error, -EINVAL);
+  EXPECT_EQ(Do(SYS_ioctl, {descriptor, 0xc0204601, 0}).error, EINVAL);
   EXPECT_EQ(devices_[0].commands, (std::vector<uint32_t>{0xc0204600, 0xc0204601}));
   EXPECT_EQ(dispatch_->counters().ioctls, 2u);
   EXPECT_EQ(devices_[0].closed, 0);
@@ -134,7 +134,7 @@ TEST_F(CallDispatchTest, AMappingIsTheKernelsOnceTheDeviceAgrees) {
   const auto descriptor = static_cast<uint64_t>(device.get());
   EXPECT_TRUE(Do(SYS_mmap, {0, 4096, PROT_READ, MAP_SHARED, descriptor, 0}).continues);
   devices_[0].answer = -ENOMEM;
-  EXPECT_EQ(Do(SYS_mmap, {0, 8192, PROT_READ, MAP_SHARED, descriptor, 0}).error, -ENOMEM);
+  EXPECT_EQ(Do(SYS_mmap, {0, 8192, PROT_READ, MAP_SHARED, descriptor, 0}).error, ENOMEM);
   EXPECT_EQ(devices_[0].mapped, (std::vector<uint64_t>{4096, 8192}));
 }
 
@@ -154,7 +154,7 @@ TEST_F(CallDispatchTest, WhatNobodyServesIsTheKernels) {
 }
 
 TEST_F(CallDispatchTest, IoUringIsRefusedAndCounted) {
-  EXPECT_EQ(Do(SYS_io_uring_setup, {1, 0}).error, -ENOSYS);
+  EXPECT_EQ(Do(SYS_io_uring_setup, {1, 0}).error, ENOSYS);
   EXPECT_NE(unknowns_.Report().find("io_uring_setup"), std::string::npos);
 }
 

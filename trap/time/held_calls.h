@@ -15,7 +15,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "clock/virtual_time.h"
 #include "trap/linux/remote_memory.h"
-#include "trap/time/timed_wait.h"
+#include "trap/time/waits/timed_wait.h"
 
 namespace phantora {
 

@@ -115,6 +115,8 @@ Conduit Conduit::Of(int file) {
   if (fstat(file, &status) != 0) return conduit;
   const int flags = fcntl(file, F_GETFL);
   conduit.nonblocking = (flags & O_NONBLOCK) != 0;
+  conduit.receives = (flags & O_ACCMODE) != O_WRONLY;
+  conduit.sends = (flags & O_ACCMODE) != O_RDONLY;
   if (S_ISFIFO(status.st_mode)) {
     conduit.kind = Kind::kPipe;
     conduit.incoming = conduit.outgoing = absl::StrCat("pipe ", status.st_dev, " ", status.st_ino);

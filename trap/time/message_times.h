@@ -25,6 +25,8 @@ struct Conduit {
   Kind kind = Kind::kOther;
   bool stream = true;        // bytes; otherwise datagrams, or a listening socket
   bool nonblocking = false;  // O_NONBLOCK
+  // What the descriptor is open for: one end of a pipe only receives, the other only sends.
+  bool receives = true, sends = true;
   // Names the direction of the conduit that bytes come from (go into); empty where
   // there is none.
   std::string incoming, outgoing;

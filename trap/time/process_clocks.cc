@@ -2,14 +2,13 @@
 
 #include <poll.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <limits>
 #include <mutex>
 #include <utility>
 
-#include "trap/linux/process_tree.h"
 #include "trap/linux/thread_activity.h"
 
 namespace phantora {
@@ -40,22 +39,24 @@ constexpr int64_t kNudgeAfter = 500'000'000, kNudgeStep = 1'000'000;
 constexpr int64_t kNudgeAfterFull = 200'000;
 // Each time by an eighth of what it has waited: that is how late it may notice.
 constexpr int64_t kNudgeFraction = 8;
+// A process whose yields have found no full queue so often waits for something else, or for
+// somebody: then one yield in a few asks.
+constexpr uint32_t kYieldsOfInterest = 64, kYieldsPerLook = 16;
 // Of real time, ns: others want to be served.
 constexpr int64_t kLongestNudge = 5'000'000;
+
+// Saturates.
+VirtualSpan Scaled(int64_t nanoseconds, double scale) {
+  const double picoseconds = static_cast<double>(nanoseconds) * scale * 1000.0;
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  return VirtualSpan::Picoseconds(
+      picoseconds < static_cast<double>(kMost) ? static_cast<int64_t>(picoseconds) : kMost);
+}
 
 // How often a thread is looked at before it must have a name.
 constexpr int kLooksAtName = 64, kIsLibcuda = -1;
 
-// The clockid of a process's processor time (posix-timers.h MAKE_PROCESS_CPUCLOCK).
-clockid_t ProcessorClock(pid_t process) { return static_cast<clockid_t>(~process) << 3 | 2; }
-
 }  // namespace
-
-int64_t HostNanoseconds(clockid_t clock) {
-  timespec now{};
-  clock_gettime(clock, &now);
-  return now.tv_sec * int64_t{1'000'000'000} + now.tv_nsec;
-}
 
 VirtualTime ProcessClocks::Start() { return kStart; }
 
@@ -65,9 +66,9 @@ ProcessClocks::Process& ProcessClocks::Of(pid_t id) {
   auto made = std::make_unique<Process>();
   made->id = id;
   made->now = kStart;
-  made->parent = ParentOf(id);
+  made->parent = options_.parent_of(id);
   made->pidfd = UniqueFd(static_cast<int>(syscall(SYS_pidfd_open, id, 0)));
-  made->wall_time = HostNanoseconds(CLOCK_MONOTONIC);
+  made->wall_time = clock().Monotonic();
   process = std::move(made);
   Process& result = *process;
   if (Process* parent = Find(result.parent)) {
@@ -82,14 +83,14 @@ ProcessClocks::Process* ProcessClocks::Find(pid_t process) {
   return it == processes_.end() ? nullptr : it->second.get();
 }
 
-void ProcessClocks::NoteProgress() { last_progress_ns_ = HostNanoseconds(CLOCK_MONOTONIC); }
+void ProcessClocks::NoteProgress() { last_progress_ns_ = clock().Monotonic(); }
 
 bool ProcessClocks::RestsStill(const Process& process) const {
-  return process.at_rest && HostNanoseconds(ProcessorClock(process.id)) == process.rested_at;
+  return process.at_rest && clock().ProcessorTime(process.id) == process.rested_at;
 }
 
 void ProcessClocks::BeginLook(Process& process) const {
-  process.rested_at = HostNanoseconds(ProcessorClock(process.id));
+  process.rested_at = clock().ProcessorTime(process.id);
   // It may run still, and then have been looked at last with the same processor time.
   process.looked_at = -1;
 }
@@ -104,7 +105,7 @@ void ProcessClocks::Stir(pid_t id) {
   if (id != 0) {
     if (Process* process = Find(id)) {
       process->at_rest = false;
-      process->may_run_until = HostNanoseconds(CLOCK_MONOTONIC) + kTickOfProcessorTime;
+      process->may_run_until = clock().Monotonic() + kTickOfProcessorTime;
     }
     return;
   }
@@ -112,9 +113,8 @@ void ProcessClocks::Stir(pid_t id) {
 }
 
 bool ProcessClocks::HasLookedAt(Process& process) const {
-  const int64_t used =
-      process.at_rest ? process.rested_at : HostNanoseconds(ProcessorClock(process.id));
-  const int64_t now = HostNanoseconds(CLOCK_MONOTONIC);
+  const int64_t used = process.at_rest ? process.rested_at : clock().ProcessorTime(process.id);
+  const int64_t now = clock().Monotonic();
   if (used != process.looked_at) {
     process.looked_at = used;
     if (!process.at_rest) process.may_run_until = now + kTickOfProcessorTime;
@@ -125,8 +125,8 @@ bool ProcessClocks::HasLookedAt(Process& process) const {
 
 void ProcessClocks::TakeProcessorTime(Process& process, pid_t id) {
   if (!CountsProcessorTime()) return;
-  const int64_t processor = HostNanoseconds(ProcessorClock(id));
-  const int64_t wall = HostNanoseconds(CLOCK_MONOTONIC);
+  const int64_t processor = clock().ProcessorTime(id);
+  const int64_t wall = clock().Monotonic();
   // Threads that ran one after another count in full, those that ran at the same time
   // once: together they cannot have run for longer than the time that has passed.
   const int64_t used =
@@ -134,14 +134,13 @@ void ProcessClocks::TakeProcessorTime(Process& process, pid_t id) {
   if (processor == 0 || used <= 0) return;
   process.processor_time = processor;
   process.wall_time = wall;
-  process.now = process.now + VirtualSpan::Picoseconds(static_cast<int64_t>(
-                                  static_cast<double>(used) * options_.host.scale * 1000.0));
+  process.now = process.now + Scaled(used, options_.host.scale);
 }
 
 void ProcessClocks::DiscardProcessorTime(Process& process, pid_t id) {
   if (!CountsProcessorTime()) return;
-  process.processor_time = HostNanoseconds(ProcessorClock(id));
-  process.wall_time = HostNanoseconds(CLOCK_MONOTONIC);
+  process.processor_time = clock().ProcessorTime(id);
+  process.wall_time = clock().Monotonic();
 }
 
 void ProcessClocks::NoteRead(const Process& process, Thread& thread) const {
@@ -206,6 +205,7 @@ int ProcessClocks::Submit(Process& process, pid_t id, VirtualTime from) {
   const auto submitted = options_.device->Submit(id, from, process.now,
                                                  fixed ? options_.host.submission : VirtualSpan());
   process.now = submitted.now;
+  if (submitted.count > 0) process.vain_yields = 0;
   LookAhead(process, id);
   process.seen |= submitted.seen;
   return submitted.count;
@@ -243,6 +243,14 @@ SimulatedDevice::Queues ProcessClocks::QueuesOf(pid_t process) const {
   return options_.device->QueuesOf(process);
 }
 
+bool ProcessClocks::IsYieldOfInterest(const Process& process) {
+  return process.vain_yields < kYieldsOfInterest || process.vain_yields % kYieldsPerLook == 0;
+}
+
+void ProcessClocks::NoteYield(Process& process, bool full) {
+  process.vain_yields = full ? 0 : process.vain_yields + 1;
+}
+
 SimulatedDevice::Progress ProcessClocks::Advance(Process& process, pid_t id, VirtualTime to) {
   std::lock_guard lock(*options_.machine_lock);
   const auto progress = options_.device->Advance(id, to, true);
@@ -270,10 +278,10 @@ bool ProcessClocks::PassesOver(Process& process, pid_t thread) {
   // own: until then it is passed over, whoever it is.
   int& looks = process.passed_over[thread];
   if (looks < 0 || looks >= kLooksAtName) return looks < 0;
-  const std::string name = ThreadName(thread);
+  const std::string name = ThreadName(thread, *options_.threads);
   if (name.rfind("cuda", 0) == 0) {
     looks = kIsLibcuda;
-  } else if (thread == process.id || name != ThreadName(process.id)) {
+  } else if (thread == process.id || name != ThreadName(process.id, *options_.threads)) {
     looks = kLooksAtName;
   } else {
     ++looks;
@@ -324,20 +332,27 @@ void ProcessClocks::LiftAll(VirtualTime to, bool account) {
   }
 }
 
+std::vector<ProcessClocks::Process*> ProcessClocks::EarlierThan(VirtualTime before) const {
+  std::vector<Process*> earlier;
+  for (const auto& [id, process] : processes_) {
+    if (process->now < before) earlier.push_back(process.get());
+  }
+  std::stable_sort(earlier.begin(), earlier.end(),
+                   [](const Process* a, const Process* b) { return a->now < b->now; });
+  return earlier;
+}
+
 std::pair<pid_t, VirtualTime> ProcessClocks::EarliestEvent() const {
   std::pair<pid_t, VirtualTime> earliest{0, VirtualTime::Infinity()};
+  // The process id decides between equal times.
   for (const auto& [id, process] : processes_) {
-    // The process id decides between equal times: the order must not depend on a hash.
-    if (process->next_event < earliest.second ||
-        (process->next_event == earliest.second && earliest.first != 0 && id < earliest.first)) {
-      earliest = {id, process->next_event};
-    }
+    if (process->next_event < earliest.second) earliest = {id, process->next_event};
   }
   return earliest;
 }
 
 int ProcessClocks::RunFor(Process& process, pid_t id, const std::function<bool()>& wanted) {
-  const int64_t begin = HostNanoseconds(CLOCK_MONOTONIC);
+  const int64_t begin = clock().Monotonic();
   int events = 0;
   do {
     if (process.next_event == VirtualTime::Infinity()) break;
@@ -347,7 +362,7 @@ int ProcessClocks::RunFor(Process& process, pid_t id, const std::function<bool()
     ++events;
     // What others decide is not known yet.
     if (progress.time < event) break;
-  } while (wanted() && HostNanoseconds(CLOCK_MONOTONIC) - begin < kLongestNudge);
+  } while (wanted() && clock().Monotonic() - begin < kLongestNudge);
   return events;
 }
 
@@ -365,7 +380,7 @@ int ProcessClocks::Nudge(const std::function<bool(pid_t)>& waits) {
       // Who has not run has submitted nothing, and may have nothing due. (What others have written
       // for its GPUs to see is looked for before time passes, and so is who wakes.)
       if (process->at_rest) continue;
-      const int64_t used = HostNanoseconds(ProcessorClock(id));
+      const int64_t used = clock().ProcessorTime(id);
       if (used == process->used_at_nudge && !IsDue(*process, id)) continue;
       process->used_at_nudge = used;
       const VirtualTime from = process->now;
@@ -374,7 +389,7 @@ int ProcessClocks::Nudge(const std::function<bool(pid_t)>& waits) {
       continue;
     }
     if (waits(id)) continue;
-    const int64_t used = HostNanoseconds(ProcessorClock(id));
+    const int64_t used = clock().ProcessorTime(id);
     const auto queues = QueuesOf(id);
     // Whoever still submits does not wait for room.
     if (process->quiet_since == 0 || queues.hidden != process->hidden) process->quiet_since = used;

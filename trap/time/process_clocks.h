@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -15,6 +16,9 @@
 #include "clock/host_time.h"
 #include "clock/simulated_device.h"
 #include "clock/virtual_time.h"
+#include "trap/linux/process_tree.h"
+#include "trap/linux/real_clock.h"
+#include "trap/linux/thread_files.h"
 #include "trap/linux/unique_fd.h"
 #include "trap/turn_lock.h"
 
@@ -30,6 +34,10 @@ class ProcessClocks {
     TurnLock* machine_lock;  // for the device; not held when these are called
     // Told of every wait of a thread for GPUs, with its beginning and end.
     std::function<void(pid_t process, pid_t thread, VirtualTime since, VirtualTime until)> waited;
+    // What is asked of the host.
+    const RealClock* clock = &RealClock::Host();
+    const ThreadFiles* threads = &ThreadFiles::Host();
+    pid_t (*parent_of)(pid_t) = ParentOf;
   };
 
   struct Thread {
@@ -61,6 +69,7 @@ class ProcessClocks {
     // Calls of each thread since it has waited; see ChargeFruitless().
     absl::flat_hash_map<pid_t, uint32_t> fruitless;
     int submissions = 0;        // found when a thread of it stopped last
+    uint32_t vain_yields = 0;   // since it has submitted something, or had a full queue
     uint32_t driver_calls = 0;  // in a row, by this thread
     pid_t last_driver_caller = 0;
     // Of a process that spins without a call: its processor time when it was last heard
@@ -74,7 +83,8 @@ class ProcessClocks {
     absl::flat_hash_map<pid_t, int> passed_over;
     absl::flat_hash_map<pid_t, VirtualTime> shown;  // what a thread has read last
   };
-  using Processes = absl::flat_hash_map<pid_t, std::unique_ptr<Process>>;
+  // In order, so that nothing depends on where they lie in memory.
+  using Processes = std::map<pid_t, std::unique_ptr<Process>>;
 
   // Of a process that used a GPU, for the report.
   struct RankTime {
@@ -96,6 +106,8 @@ class ProcessClocks {
   // nullptr if it is not known.
   Process* Find(pid_t process);
   const Processes& all() const { return processes_; }
+  // Those that are earlier than `before`, the earliest first; of equal ones the lowest process id.
+  std::vector<Process*> EarlierThan(VirtualTime before) const;
 
   // A thread of the process has stopped in a call: brings its clock up to date and, if the
   // call is about time or GPUs, its GPUs with it. (Whether it stops to wait may depend on
@@ -148,6 +160,11 @@ class ProcessClocks {
   // Has anybody submitted work that has not been found yet?
   bool HasHiddenWork() const;
   SimulatedDevice::Queues QueuesOf(pid_t process) const;
+  // A thread of the process yields: is it time to ask QueuesOf()? That takes the machine's lock and
+  // a look at every channel, which a loop of yields that wait for something else should not take
+  // each time. NoteYield() tells whether a queue was full then.
+  static bool IsYieldOfInterest(const Process& process);
+  static void NoteYield(Process& process, bool full);
   // Runs the process's GPUs until somebody may notice, or to `to`.
   SimulatedDevice::Progress Advance(Process& process, pid_t id, VirtualTime to);
 
@@ -195,6 +212,7 @@ class ProcessClocks {
   VirtualTime ChargeThread(Process& process, pid_t thread, VirtualSpan charge);
   // The same for a thread that is not passed over.
   static VirtualTime Charge(Process& process, pid_t thread, VirtualSpan charge);
+  const RealClock& clock() const { return *options_.clock; }
   bool CountsProcessorTime() const { return options_.host.mode == HostTimeMode::kMeasured; }
 
   const Options options_;
@@ -203,9 +221,6 @@ class ProcessClocks {
   int gpu_processes_ = 0;
   int64_t last_progress_ns_ = 0;
 };
-
-// A clock of the host, ns.
-int64_t HostNanoseconds(clockid_t clock);
 
 }  // namespace phantora
 

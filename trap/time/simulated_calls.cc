@@ -1,7 +1,6 @@
 // SimulatedTime's calls: what processes ask for.
 #include <poll.h>
 #include <sched.h>
-#include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -13,7 +12,13 @@
 #include <cerrno>
 #include <utility>
 
+#include "absl/container/flat_hash_map.h"
+#include "trap/time/descriptor_state.h"
 #include "trap/time/simulated_time.h"
+#include "trap/time/waits/clock_wait.h"
+#include "trap/time/waits/parse_wait.h"
+#include "trap/time/waits/transfer_wait.h"
+#include "trap/time/waits/wait_arguments.h"
 
 namespace phantora {
 namespace {
@@ -24,11 +29,6 @@ constexpr uint32_t kSpinsOfWait = 6;
 // A spinning thread with idle GPUs looks after 1 us, 2 us, ... 1024 us.
 constexpr uint32_t kLooksUntilRarest = 10;
 
-bool IsRealtime(int clock) {
-  return clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE ||
-         clock == CLOCK_REALTIME_ALARM || clock == CLOCK_TAI;
-}
-
 // SO_RCVTIMEO or SO_SNDTIMEO; Infinity if there is none.
 VirtualTime SocketDeadline(int socket, int option, VirtualTime now) {
   timeval timeout{};
@@ -37,9 +37,7 @@ VirtualTime SocketDeadline(int socket, int option, VirtualTime now) {
       (timeout.tv_sec == 0 && timeout.tv_usec == 0)) {
     return VirtualTime::Infinity();
   }
-  const timespec end{.tv_sec = timeout.tv_sec + now.nanoseconds() / 1'000'000'000,
-                     .tv_nsec = timeout.tv_usec * 1000 + now.nanoseconds() % 1'000'000'000};
-  return InstantOf(CLOCK_MONOTONIC, end, 0);
+  return After(now, timeout);
 }
 
 // Does the call make a thread of the same process?
@@ -57,104 +55,110 @@ bool MakesThread(const seccomp_notif& notification) {
   return (flags & CLONE_THREAD) != 0;
 }
 
-bool IsReady(int file, short events) {
-  pollfd descriptor{file, events, 0};
-  return poll(&descriptor, 1, 0) > 0;
-}
-
 }  // namespace
+
+SimulatedTime::Handler SimulatedTime::HandlerOf(int call) {
+  static const auto* const handlers = new absl::flat_hash_map<int, Handler>{
+      {SYS_clone, &SimulatedTime::ServeNewProcess},
+      {SYS_clone3, &SimulatedTime::ServeNewProcess},
+      {SYS_fork, &SimulatedTime::ServeNewProcess},
+      {SYS_vfork, &SimulatedTime::ServeNewProcess},
+      {SYS_arch_prctl, &SimulatedTime::ServeNewProgram},
+      {SYS_clock_gettime, &SimulatedTime::ServeClock},
+      {SYS_gettimeofday, &SimulatedTime::ServeClock},
+      {SYS_time, &SimulatedTime::ServeClock},
+      {SYS_kill, &SimulatedTime::ServeSignal},
+      {SYS_tkill, &SimulatedTime::ServeSignal},
+      {SYS_tgkill, &SimulatedTime::ServeSignal},
+      {SYS_rt_sigqueueinfo, &SimulatedTime::ServeSignal},
+      {SYS_rt_tgsigqueueinfo, &SimulatedTime::ServeSignal},
+      {SYS_pidfd_send_signal, &SimulatedTime::ServeSignal},
+      {SYS_sched_yield, &SimulatedTime::ServeYield},
+      {SYS_io_uring_setup, &SimulatedTime::RefuseRing},
+  };
+  if (const auto handler = handlers->find(call); handler != handlers->end()) {
+    return handler->second;
+  }
+  if (IsWait(call)) return &SimulatedTime::ServeWait;
+  return VirtualTimers::Serves(call) ? &SimulatedTime::ServeTimer : nullptr;
+}
 
 bool SimulatedTime::Serve(const seccomp_notif& notification, const Tracee& tracee,
                           NotifyListener& listener) {
-  const pid_t thread = static_cast<pid_t>(notification.pid);
-  if (thread == runner_) let_go_ = false;
+  if (static_cast<pid_t>(notification.pid) == runner_) let_go_ = false;
   stopped_ = tracee.process;
-  switch (notification.data.nr) {
-    case SYS_clone:
-    case SYS_clone3:
-    case SYS_fork:
-    case SYS_vfork:
-      ServeNewProcess(notification, tracee);
-      listener.ReplyContinue(notification.id);
-      return true;
-    case SYS_arch_prctl:
-      ServeNewProgram(notification, tracee);
-      listener.ReplyContinue(notification.id);
-      return true;
-    case SYS_clock_gettime:
-    case SYS_gettimeofday:
-    case SYS_time:
-      ServeClock(notification, tracee.process, listener);
-      return true;
-    case SYS_kill:
-    case SYS_tkill:
-    case SYS_tgkill:
-    case SYS_rt_sigqueueinfo:
-    case SYS_rt_tgsigqueueinfo:
-    case SYS_pidfd_send_signal:
-      signals_sent_ = true;
-      quiet_ = false;
-      Runs(thread, tracee.process);
-      clocks_.Stir(0);  // who gets it
-      listener.ReplyContinue(notification.id);
-      return true;
-    case SYS_sched_yield:
-      ServeYield(notification, tracee, listener);
-      return true;
-    case SYS_nanosleep:
-    case SYS_clock_nanosleep:
-    case SYS_poll:
-    case SYS_ppoll:
-    case SYS_select:
-    case SYS_pselect6:
-    case SYS_epoll_wait:
-    case SYS_epoll_pwait:
-    case SYS_epoll_pwait2:
-    case SYS_futex:
-    case SYS_futex_waitv:
-    case SYS_rt_sigtimedwait:
-    case SYS_mq_timedsend:
-    case SYS_mq_timedreceive:
-    case SYS_semtimedop:
-      ServeWait(notification, tracee, listener);
-      return true;
-    case SYS_io_uring_setup:
-      options_.unknowns->Count("io_uring", 0,
-                               "refused: its transfers and timeouts could not be simulated");
-      quiet_ = false;
-      Runs(thread, tracee.process);
-      listener.ReplyError(notification.id, ENOSYS);
-      return true;
-    default:
-      break;
-  }
-  if (const auto call = TransferCall::Parse(notification)) {
-    ServeTransfer(notification, *call, tracee, listener);
+  if (const Handler handler = HandlerOf(notification.data.nr)) {
+    (this->*handler)(notification, tracee, listener);
     return true;
   }
-  if (!VirtualTimers::Serves(notification.data.nr)) return false;
+  const auto call = TransferCall::Parse(notification);
+  if (call) ServeTransfer(notification, *call, tracee, listener);
+  return call.has_value();
+}
+
+void SimulatedTime::ServeTimer(const seccomp_notif& notification, const Tracee& tracee,
+                               NotifyListener& listener) {
+  const pid_t thread = static_cast<pid_t>(notification.pid);
   Process& process = clocks_.Stopped(tracee.process, thread);
   clocks_.ChargeFruitless(process, thread);
   timers_.Serve(notification, tracee, ProcessClocks::SeenBy(process, thread), listener);
   quiet_ = false;
   Runs(thread, tracee.process);
-  return true;
 }
 
-void SimulatedTime::ServeNewProcess(const seccomp_notif& notification, const Tracee& tracee) {
+void SimulatedTime::ServeSignal(const seccomp_notif& notification, const Tracee& tracee,
+                                NotifyListener& listener) {
+  signals_sent_ = true;
+  quiet_ = false;
+  Runs(static_cast<pid_t>(notification.pid), tracee.process);
+  StirReceiver(notification);
+  listener.ReplyContinue(notification.id);
+}
+
+void SimulatedTime::RefuseRing(const seccomp_notif& notification, const Tracee& tracee,
+                               NotifyListener& listener) {
+  options_.unknowns->Count("io_uring", 0,
+                           "refused: its transfers and timeouts could not be simulated");
+  quiet_ = false;
+  Runs(static_cast<pid_t>(notification.pid), tracee.process);
+  listener.ReplyError(notification.id, ENOSYS);
+}
+
+void SimulatedTime::StirReceiver(const seccomp_notif& notification) {
+  const auto& arguments = notification.data.args;
+  switch (notification.data.nr) {
+    case SYS_kill:
+    case SYS_tgkill:
+    case SYS_rt_sigqueueinfo:
+    case SYS_rt_tgsigqueueinfo: {
+      // All four begin with a process; none, or less than 1, are several.
+      const auto process = static_cast<pid_t>(arguments[0]);
+      if (process > 0 && clocks_.Find(process) != nullptr) return clocks_.Stir(process);
+      break;
+    }
+    default:  // a thread or a descriptor: whose is not known
+      break;
+  }
+  clocks_.Stir(0);
+}
+
+void SimulatedTime::ServeNewProcess(const seccomp_notif& notification, const Tracee& tracee,
+                                    NotifyListener& listener) {
   const pid_t thread = static_cast<pid_t>(notification.pid);
   clocks_.Stopped(tracee.process, thread);  // the child starts with this time
   quiet_ = false;
   Runs(thread, tracee.process);
   if (MakesThread(notification)) {
     activity_.StartsThread(tracee.process);
-    return;
+  } else {
+    processes_known_ = false;
+    forkers_.insert(tracee.process);
   }
-  processes_known_ = false;
-  forkers_.insert(tracee.process);
+  listener.ReplyContinue(notification.id);
 }
 
-void SimulatedTime::ServeNewProgram(const seccomp_notif& notification, const Tracee& tracee) {
+void SimulatedTime::ServeNewProgram(const seccomp_notif& notification, const Tracee& tracee,
+                                    NotifyListener& listener) {
   // It sets the thread pointer, which every C library does once, before anything of the
   // program runs.
   clocks_.Of(tracee.process);
@@ -165,6 +169,7 @@ void SimulatedTime::ServeNewProgram(const seccomp_notif& notification, const Tra
     options_.unknowns->Count("clock of a process", 0,
                              "it reads real time: " + std::string(status.message()));
   }
+  listener.ReplyContinue(notification.id);
 }
 
 bool SimulatedTime::WriteClock(pid_t thread, RemoteAddress to, int clock, VirtualTime now) const {
@@ -206,9 +211,10 @@ void SimulatedTime::AnswerClock(const seccomp_notif& notification, VirtualTime n
   }
 }
 
-void SimulatedTime::ServeClock(const seccomp_notif& notification, pid_t id,
+void SimulatedTime::ServeClock(const seccomp_notif& notification, const Tracee& tracee,
                                NotifyListener& listener) {
   ++counters_.clock_reads;
+  const pid_t id = tracee.process;
   const pid_t thread_id = static_cast<pid_t>(notification.pid);
   const int clock = static_cast<int>(notification.data.args[0]);
   const bool continues = quiet_ && sole_runner_ == thread_id;
@@ -244,7 +250,7 @@ void SimulatedTime::ServeClock(const seccomp_notif& notification, pid_t id,
   quiet_ = false;
   if (thread.reads > ProcessClocks::kReadsOfWait && NextThing() <= process.now) {
     // It waits for somebody who has to be earlier.
-    auto wait = std::make_unique<TimedWait>(notification, process.now);
+    auto wait = std::make_unique<ClockWait>(notification, process.now);
     HoldOrAnswer(notification, id, -1, std::move(wait), listener);
     return;
   }
@@ -264,8 +270,13 @@ void SimulatedTime::ServeClock(const seccomp_notif& notification, pid_t id,
 void SimulatedTime::ServeYield(const seccomp_notif& notification, const Tracee& tracee,
                                NotifyListener& listener) {
   const pid_t thread = static_cast<pid_t>(notification.pid);
-  const Process* known = clocks_.Find(tracee.process);
-  if (known == nullptr || !known->uses_gpu || !clocks_.QueuesOf(tracee.process).full) {
+  Process* known = clocks_.Find(tracee.process);
+  bool full = false;
+  if (known != nullptr && known->uses_gpu) {
+    full = ProcessClocks::IsYieldOfInterest(*known) && clocks_.QueuesOf(tracee.process).full;
+    ProcessClocks::NoteYield(*known, full);
+  }
+  if (!full) {
     quiet_ = false;
     Runs(thread, tracee.process);
     listener.ReplyContinue(notification.id);
@@ -287,8 +298,8 @@ void SimulatedTime::ServeWait(const seccomp_notif& notification, const Tracee& t
   const pid_t thread = static_cast<pid_t>(notification.pid);
   Process& process = clocks_.Stopped(tracee.process, thread, true);
   HoldOrAnswer(notification, tracee.process, tracee.pidfd.get(),
-               std::make_unique<TimedWait>(notification, ProcessClocks::SeenBy(process, thread),
-                                           realtime_offset_),
+               ParseWait(notification, {.now = ProcessClocks::SeenBy(process, thread),
+                                        .realtime_offset = realtime_offset_}),
                listener);
 }
 
@@ -311,7 +322,9 @@ void SimulatedTime::ServeTransfer(const seccomp_notif& notification, const Trans
         static_cast<int>(syscall(SYS_pidfd_getfd, tracee.pidfd.get(), call.descriptor, 0)));
   }
   const Conduit conduit = file.valid() ? Conduit::Of(file.get()) : Conduit();
-  if (conduit.kind == Conduit::Kind::kOther) {
+  // To write to where bytes only come from is an error, and nothing to wait for.
+  const bool can_be = call.kind == TransferCall::Kind::kSend ? conduit.sends : conduit.receives;
+  if (conduit.kind == Conduit::Kind::kOther || !can_be) {
     if (call.kind == TransferCall::Kind::kReceive && file.valid()) timers_.BeforeRead(file.get());
     file.reset();
     quiet_ = false;
@@ -334,9 +347,7 @@ void SimulatedTime::ServeTransfer(const seccomp_notif& notification, const Trans
   if (waits && (!sends || deadline != VirtualTime::Infinity())) {
     file.reset();
     HoldOrAnswer(notification, tracee.process, tracee.pidfd.get(),
-                 std::make_unique<TimedWait>(notification, call.descriptor,
-                                             sends ? uint32_t{EPOLLOUT} : EPOLLIN, deadline),
-                 listener);
+                 std::make_unique<TransferWait>(notification, call, deadline), listener);
     return;
   }
   clocks_.ForgetThread(process, tracee.process, thread);

@@ -6,9 +6,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <map>
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "trap/time/descriptor_state.h"
 #include "trap/time/simulated_time.h"
 
 namespace phantora {
@@ -21,11 +23,6 @@ constexpr VirtualSpan kFruitlessLook = VirtualSpan::Microseconds(1);
 constexpr int64_t kLongestLook = 200'000;
 constexpr size_t kWordsAtATime = 256;
 
-bool IsReady(int file) {
-  pollfd descriptor{file, POLLIN, 0};
-  return poll(&descriptor, 1, 0) > 0;
-}
-
 }  // namespace
 
 void SimulatedTime::HoldOrAnswer(const seccomp_notif& notification, pid_t id, int pidfd,
@@ -36,8 +33,8 @@ void SimulatedTime::HoldOrAnswer(const seccomp_notif& notification, pid_t id, in
   quiet_ = false;
   if (wait->verdict() == TimedWait::Verdict::kWait) {
     const int descriptor = wait->WatchDescriptors(pidfd, held_.copies_left(id));
-    if ((descriptor >= 0 && IsReady(descriptor) && wait->CollectReady()) ||
-        wait->AwaitsSignal(SignalsOf(thread).pending())) {
+    if ((descriptor >= 0 && IsReady(descriptor, POLLIN) && wait->CollectReady()) ||
+        wait->AwaitsSignal(SignalsOf(thread, *options_.clocks.threads).pending())) {
       Runs(thread, id);
       wait->ReleaseDescriptors();
       wait->Ready(listener, process.now);
@@ -153,31 +150,37 @@ void SimulatedTime::Hold(uint64_t id, HeldCall held) {
   held_.Add(id, std::move(held));
 }
 
-void SimulatedTime::LetGo(HeldCalls::Calls::iterator call, NotifyListener& listener,
-                          Answer answer) {
+void SimulatedTime::LetGo(HeldCalls::Calls::iterator call, NotifyListener& listener, End end) {
   const HeldCall held = held_.Take(call);
   quiet_ = false;
   Runs(held.thread, held.process);
   Process& process = clocks_.Of(held.process);
   clocks_.TakeProcessorTime(process, held.process);
-  if (answer == &TimedWait::Ready && held.wait->is_descriptor()) {
+  const TransferCall* transfer = held.wait->transfer();
+  if (end == End::kReady && transfer != nullptr) {
     const Conduit conduit = Conduit::Of(held.wait->copy());
-    const auto transfer = TransferCall::Parse(held.wait->notification());
-    if (transfer) NotBeforeSender(process, *transfer, conduit, held.wait->copy());
-    if (transfer && transfer->kind == TransferCall::Kind::kSend) {
+    NotBeforeSender(process, *transfer, conduit, held.wait->copy());
+    if (transfer->kind == TransferCall::Kind::kSend) {
       messages_.Sent(conduit, transfer->bytes, ProcessClocks::SeenBy(process, held.thread),
                      held.process);
       clocks_.Stir(0);
     }
   }
   held.wait->ReleaseDescriptors();
-  Log(held, answer == &TimedWait::TimeOut ? "timed out"
-            : answer == &TimedWait::Ready ? "was ready:"
-                                          : "was interrupted:");
+  Log(held, end == End::kTimedOut ? "timed out"
+            : end == End::kReady  ? "was ready:"
+                                  : "was interrupted:");
   if (held.wait->is_clock()) {
     AnswerClock(held.wait->notification(), clocks_.ReadClock(process, held.thread), listener);
-  } else {
-    (held.wait.get()->*answer)(listener, process.now);
+    return;
+  }
+  switch (end) {
+    case End::kTimedOut:
+      return held.wait->TimeOut(listener, process.now);
+    case End::kReady:
+      return held.wait->Ready(listener, process.now);
+    case End::kInterrupted:
+      return held.wait->Interrupt(listener, process.now);
   }
 }
 
@@ -226,7 +229,7 @@ void SimulatedTime::LetServedWaitersGo(NotifyListener& listener) {
 }
 
 std::vector<uint64_t> SimulatedTime::ChangedCalls(pid_t process, bool if_ran) {
-  const int64_t begin = HostNanoseconds(CLOCK_MONOTONIC);
+  const int64_t begin = RealNow();
   const auto [first, last] = held_.PolledOf(process);
   std::vector<uint64_t> changed;
   std::vector<RemoteAddress> words;
@@ -256,7 +259,7 @@ std::vector<uint64_t> SimulatedTime::ChangedCalls(pid_t process, bool if_ran) {
       if (differs && wait->Changed()) changed.push_back(call);
     }
     // A process that waits for very much memory finds out later.
-    if (!if_ran && HostNanoseconds(CLOCK_MONOTONIC) - begin > kLongestLook) break;
+    if (!if_ran && RealNow() - begin > kLongestLook) break;
   }
   return changed;
 }
@@ -274,17 +277,17 @@ void SimulatedTime::CheckPolledOfBlocked(NotifyListener& listener) {
 void SimulatedTime::LetGoIfHeld(const std::vector<uint64_t>& calls, NotifyListener& listener) {
   for (const uint64_t call : calls) {
     const auto it = held_.Find(call);
-    if (it != held_.end()) LetGo(it, listener, &TimedWait::Ready);
+    if (it != held_.end()) LetGo(it, listener, End::kReady);
   }
 }
 
 void SimulatedTime::CheckSignals(NotifyListener& listener) {
   // One thread handles a signal that was sent to a process: the first, if it may.
-  absl::flat_hash_map<pid_t, uint64_t> handlers;
+  std::map<pid_t, uint64_t> handlers;
   for (auto it = held_.begin(); it != held_.end();) {
     auto next = std::next(it);
     const HeldCall& held = it->second;
-    const ThreadSignals signals = SignalsOf(held.thread);
+    const ThreadSignals signals = SignalsOf(held.thread, *options_.clocks.threads);
     // First the signal, then whether the call still stands: who is being killed has one
     // or the other.
     if (signals.killed() || !listener.StillPending(it->first)) {
@@ -295,9 +298,9 @@ void SimulatedTime::CheckSignals(NotifyListener& listener) {
     } else if (held.wait != nullptr && !held.wait->is_clock()) {
       const std::optional<uint64_t> mask = held.wait->mask();
       if (signals.Due(signals.own, mask) != 0) {
-        LetGo(it, listener, &TimedWait::Interrupt);
+        LetGo(it, listener, End::kInterrupted);
       } else if (held.wait->AwaitsSignal(signals.pending())) {
-        LetGo(it, listener, &TimedWait::Ready);
+        LetGo(it, listener, End::kReady);
       } else if (signals.Due(signals.shared, mask) != 0 &&
                  (held.thread == held.process || !handlers.contains(held.process))) {
         handlers[held.process] = it->first;
@@ -306,11 +309,9 @@ void SimulatedTime::CheckSignals(NotifyListener& listener) {
     it = next;
   }
   for (const auto& [process, id] : handlers) {
-    auto it = held_.begin();
-    while (it != held_.end() && it->first != id) ++it;
-    if (it != held_.end()) LetGo(it, listener, &TimedWait::Interrupt);
+    if (const auto it = held_.Find(id); it != held_.end()) LetGo(it, listener, End::kInterrupted);
   }
-  last_signal_check_ns_ = HostNanoseconds(CLOCK_MONOTONIC);
+  last_signal_check_ns_ = RealNow();
 }
 
 bool SimulatedTime::CheckTimers(NotifyListener& listener) {

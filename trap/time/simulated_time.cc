@@ -10,8 +10,6 @@
 #include <mutex>
 #include <utility>
 
-#include "trap/linux/process_tree.h"
-
 namespace phantora {
 namespace {
 
@@ -51,23 +49,25 @@ absl::StatusOr<std::unique_ptr<SimulatedTime>> SimulatedTime::Create(const Optio
 SimulatedTime::SimulatedTime(const Options& options, Vdso vdso)
     : options_(options),
       vdso_(std::move(vdso)),
-      realtime_offset_(HostNanoseconds(CLOCK_REALTIME) - ProcessClocks::Start().nanoseconds()),
+      realtime_offset_(options.clocks.clock->Realtime() - ProcessClocks::Start().nanoseconds()),
       tick_(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC)),
       clocks_(options.clocks),
       held_(options.epoll),
-      timers_(realtime_offset_, [this] {
-        std::vector<std::pair<pid_t, int>> living;
-        for (const auto& [id, process] : clocks_.all()) {
-          living.emplace_back(id, process->pidfd.get());
-        }
-        return living;
-      }) {}
+      timers_(realtime_offset_,
+              [this] {
+                std::vector<std::pair<pid_t, int>> living;
+                for (const auto& [id, process] : clocks_.all()) {
+                  living.emplace_back(id, process->pidfd.get());
+                }
+                return living;
+              }),
+      activity_(options.clocks.threads) {}
 
 void SimulatedTime::Runs(pid_t thread, pid_t process) {
   clocks_.Stir(process);
   let_go_ = true;
   runner_ = thread;
-  let_go_since_ = HostNanoseconds(CLOCK_MONOTONIC);
+  let_go_since_ = RealNow();
 }
 
 void SimulatedTime::DriverCall(pid_t id, pid_t thread) {
@@ -107,7 +107,7 @@ bool SimulatedTime::Ready(int descriptor, NotifyListener& listener) {
     // Time does not pass here: a call may be at hand that has not been served yet.
     TakeTick();
     // The tick may have been armed long before.
-    if (HostNanoseconds(CLOCK_MONOTONIC) - let_go_since_ > kShortestTick / 2) let_go_ = false;
+    if (RealNow() - let_go_since_ > kShortestTick / 2) let_go_ = false;
     stopped_ = 0;
     if (sole_runner_ != 0) quiet_ = false, sole_runner_ = 0;  // it does something else
     const int nudged =
@@ -119,14 +119,14 @@ bool SimulatedTime::Ready(int descriptor, NotifyListener& listener) {
   bool known = false;
   auto call = held_.Watching(descriptor, &known);
   if (call != held_.end() && call->second.wait->CollectReady()) {
-    LetGo(call, listener, &TimedWait::Ready);
+    LetGo(call, listener, End::kReady);
   }
   return known;
 }
 
 bool SimulatedTime::RunsForNothing() {
   const pid_t thread = activity_.running();
-  const int64_t ran = RunTime(thread);
+  const int64_t ran = options_.clocks.clock->ThreadProcessorTime(thread);
   if (thread != suspect_ || clocks_.last_progress() > suspect_since_) {
     suspect_ = thread;
     suspect_ran_ = ran;
@@ -148,7 +148,7 @@ bool SimulatedTime::MayPass(VirtualTime to, NotifyListener& listener, bool again
   }
   ++counters_.scans;
   if (!processes_known_) {
-    processes_ = Descendants();
+    processes_ = options_.descendants();
     processes_known_ = true;
     activity_.KeepOnly(processes_);
   }
@@ -198,9 +198,9 @@ bool SimulatedTime::MayPass(VirtualTime to, NotifyListener& listener, bool again
 
 int SimulatedTime::SubmitAll(VirtualTime before) {
   int submitted = 0;
-  for (auto& [id, process] : clocks_.all()) {
-    if (process->now >= before) continue;
-    submitted += clocks_.Submit(*process, id, process->now);
+  // In an order of their own: what GPUs share sees one rank's work after the other's.
+  for (Process* process : clocks_.EarlierThan(before)) {
+    submitted += clocks_.Submit(*process, process->id, process->now);
   }
   return submitted;
 }
@@ -215,7 +215,7 @@ VirtualTime SimulatedTime::NextThing() {
 
 void SimulatedTime::Pass(NotifyListener& listener) {
   // Others are to be served too, even if GPUs never come to rest.
-  const int64_t begin = HostNanoseconds(CLOCK_MONOTONIC);
+  const int64_t begin = RealNow();
   const int64_t ticked = ticked_ns_;
   bool hidden_work = false;
   VirtualTime horizon;
@@ -229,7 +229,7 @@ void SimulatedTime::Pass(NotifyListener& listener) {
   if (stopped_ >= 0) CheckPolled(std::exchange(stopped_, kNobody), listener);
   CheckTimers(listener);
   ShareMemory(listener);
-  while (HostNanoseconds(CLOCK_MONOTONIC) - begin < kLongestPass) {
+  while (RealNow() - begin < kLongestPass) {
     if (let_go_ || (quiet_ && sole_runner_ != 0)) break;
     LetServedWaitersGo(listener);
     if (let_go_ || (quiet_ && sole_runner_ != 0)) break;
@@ -248,7 +248,7 @@ void SimulatedTime::Pass(NotifyListener& listener) {
       continue;
     }
     const bool known_quiet = quiet_ && sole_runner_ == 0;
-    const int64_t now = HostNanoseconds(CLOCK_MONOTONIC);
+    const int64_t now = RealNow();
     // Nobody is let go without the loop's being left.
     if (!known_quiet && (next > horizon || now - looked > kLongestLook)) {
       if (!MayPass(next, listener)) break;
@@ -287,7 +287,7 @@ void SimulatedTime::Pass(NotifyListener& listener) {
 
 void SimulatedTime::ShareMemory(NotifyListener& listener) {
   if (options_.sharing == nullptr) return;
-  const int64_t now = HostNanoseconds(CLOCK_MONOTONIC);
+  const int64_t now = RealNow();
   if (now - last_sharing_ns_ < kSharingCheck) return;
   last_sharing_ns_ = now;
   const bool urgent = PageSharing::IsUrgent();
@@ -305,7 +305,7 @@ void SimulatedTime::ShareMemory(NotifyListener& listener) {
     clocks_.DiscardProcessorTime(process, held.process);
     clocks_.Stir(held.process);
     quiet_ = false;
-    last_sharing_ns_ = HostNanoseconds(CLOCK_MONOTONIC);
+    last_sharing_ns_ = RealNow();
     if (!urgent) return;
   }
 }
@@ -352,7 +352,7 @@ void SimulatedTime::PassToDeadline(HeldCalls::Calls::iterator call, NotifyListen
   } else if (call->second.for_gpu()) {
     LetGpuWaitersGo(call->second.process, listener);
   } else {
-    LetGo(call, listener, &TimedWait::TimeOut);
+    LetGo(call, listener, End::kTimedOut);
   }
 }
 
@@ -371,7 +371,7 @@ void SimulatedTime::ArmNextTick(bool hidden_work, int64_t ticked) {
 }
 
 void SimulatedTime::ArmTick(int64_t nanoseconds) {
-  const int64_t now = HostNanoseconds(CLOCK_MONOTONIC);
+  const int64_t now = RealNow();
   if (tick_ns_ != 0 && tick_ns_ <= nanoseconds) {
     // While calls come, nobody has to look; others wait no longer for that than a while.
     const bool postponed = let_go_ && now - armed_since_ > kShortestTick / 2 &&

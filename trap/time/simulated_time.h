@@ -16,6 +16,7 @@
 #include "clock/virtual_time.h"
 #include "trap/call_log.h"
 #include "trap/linux/notify_listener.h"
+#include "trap/linux/process_tree.h"
 #include "trap/linux/thread_activity.h"
 #include "trap/linux/tracees.h"
 #include "trap/linux/unique_fd.h"
@@ -24,8 +25,8 @@
 #include "trap/time/held_calls.h"
 #include "trap/time/message_times.h"
 #include "trap/time/process_clocks.h"
+#include "trap/time/timers/virtual_timers.h"
 #include "trap/time/transfer_call.h"
-#include "trap/time/virtual_timers.h"
 #include "trap/unknowns.h"
 
 namespace phantora {
@@ -47,6 +48,8 @@ class SimulatedTime {
     CallLog* log;
     PageSharing* sharing = nullptr;
     int epoll;  // gets descriptors that Ready() is for
+    // All processes that may act.
+    std::vector<pid_t> (*descendants)() = Descendants;
   };
 
   struct Counters {
@@ -104,20 +107,37 @@ class SimulatedTime {
  private:
   using Process = ProcessClocks::Process;
   using Thread = ProcessClocks::Thread;
-  using Answer = void (TimedWait::*)(NotifyListener&, VirtualTime) const;
+  // How a wait ends.
+  enum class End { kTimedOut, kReady, kInterrupted };
 
   SimulatedTime(const Options& options, Vdso vdso);
 
   // `thread` was answered: it runs. With 0, some thread of `process` may, or of any if that is 0.
   void Runs(pid_t thread, pid_t process);
 
-  void ServeNewProcess(const seccomp_notif& notification, const Tracee& tracee);
-  void ServeNewProgram(const seccomp_notif& notification, const Tracee& tracee);
-  void ServeClock(const seccomp_notif& notification, pid_t process, NotifyListener& listener);
+  // A call that sends a signal: who gets it may go on.
+  void StirReceiver(const seccomp_notif& notification);
+  // Serves and answers one kind of call.
+  using Handler = void (SimulatedTime::*)(const seccomp_notif&, const Tracee&, NotifyListener&);
+  // nullptr for calls that are not about time, and those that transfer bytes.
+  static Handler HandlerOf(int call);
+  void ServeNewProcess(const seccomp_notif& notification, const Tracee& tracee,
+                       NotifyListener& listener);
+  void ServeNewProgram(const seccomp_notif& notification, const Tracee& tracee,
+                       NotifyListener& listener);
+  void ServeClock(const seccomp_notif& notification, const Tracee& tracee,
+                  NotifyListener& listener);
+  void ServeSignal(const seccomp_notif& notification, const Tracee& tracee,
+                   NotifyListener& listener);
   // sched_yield, which libcuda calls while a queue of its GPU is full.
   void ServeYield(const seccomp_notif& notification, const Tracee& tracee,
                   NotifyListener& listener);
   void ServeWait(const seccomp_notif& notification, const Tracee& tracee, NotifyListener& listener);
+  void ServeTimer(const seccomp_notif& notification, const Tracee& tracee,
+                  NotifyListener& listener);
+  // io_uring_setup.
+  void RefuseRing(const seccomp_notif& notification, const Tracee& tracee,
+                  NotifyListener& listener);
   void ServeTransfer(const seccomp_notif& notification, const TransferCall& call,
                      const Tracee& tracee, NotifyListener& listener);
   void AnswerClock(const seccomp_notif& notification, VirtualTime now, NotifyListener& listener);
@@ -133,7 +153,7 @@ class SimulatedTime {
   // Writes what happens to a held call to the log of calls.
   void Log(const HeldCall& held, const char* what);
   void Hold(uint64_t id, HeldCall held);
-  void LetGo(HeldCalls::Calls::iterator call, NotifyListener& listener, Answer answer);
+  void LetGo(HeldCalls::Calls::iterator call, NotifyListener& listener, End end);
   void LetGpuWaitersGo(pid_t process, NotifyListener& listener);
   // Answers a call that waits for room or for others.
   void AnswerHeld(HeldCalls::Calls::iterator call, NotifyListener& listener);
@@ -174,6 +194,8 @@ class SimulatedTime {
   void PassToEvent(pid_t process, VirtualTime event, NotifyListener& listener);
   void PassToTimer(VirtualTimers::Due due, NotifyListener& listener);
   void PassToDeadline(HeldCalls::Calls::iterator call, NotifyListener& listener);
+  // Real time, ns.
+  int64_t RealNow() const { return options_.clocks.clock->Monotonic(); }
   void ArmTick(int64_t nanoseconds);
   void TakeTick();
   void ArmNextTick(bool hidden_work, int64_t ticked);

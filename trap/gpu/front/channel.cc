@@ -69,7 +69,7 @@ void Channel::Fail(uint32_t code, GpuServices& services) {
   // Work under way is given up, which makes room for others.
   for (Bound& bound : subchannels_) bound.object.reset();
   TimeSource* time = config_.time != nullptr ? config_.time : services.time;
-  WriteNotification(0, code, kNotificationDone, time->Now().nanoseconds());
+  WriteNotification(0, code, kNotificationDone, time->ShownNanoseconds());
 }
 
 Channel::State Channel::Step(GpuServices& services, bool& worked, int64_t& budget) {

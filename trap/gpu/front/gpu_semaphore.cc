@@ -61,7 +61,7 @@ Reduction FromComputeReduction(uint32_t op) {
 
 Progress ReleaseSemaphore(ExecutionContext& context, const SemaphoreWrite& write) {
   if (write.with_timestamp) {
-    const uint64_t now = context.time.Now().nanoseconds();
+    const uint64_t now = context.time.ShownNanoseconds();
     const auto fault = context.memory().Write(write.address + 8, &now, sizeof now);
     if (fault) return context.Check(fault, "semaphore timestamp");
   }

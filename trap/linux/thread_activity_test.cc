@@ -1,0 +1,239 @@
+#include "trap/linux/thread_activity.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "trap/linux/fake_thread_files.h"
+
+namespace phantora {
+namespace {
+
+class ThreadActivityTest : public ::testing::Test {
+ protected:
+  bool AllBlocked(std::vector<pid_t> processes = {10}) {
+    return activity_.AllBlocked(processes, [this](pid_t thread) { return held_.contains(thread); });
+  }
+
+  FakeThreadFiles files_;
+  ThreadActivity activity_{&files_};
+  std::set<pid_t> held_;
+};
+
+TEST_F(ThreadActivityTest, WhoSleepsIsBlocked) {
+  files_.Sleeps(10, 10, 5);
+  files_.Sleeps(10, 11, 7);
+  EXPECT_TRUE(AllBlocked());
+  EXPECT_TRUE(AllBlocked());
+}
+
+TEST_F(ThreadActivityTest, WhoRunsIsNot) {
+  files_.Sleeps(10, 10, 5);
+  files_.Set(10, 11, 'R', 7, "running");
+  EXPECT_FALSE(AllBlocked());
+  EXPECT_EQ(activity_.running(), 11);
+  EXPECT_FALSE(activity_.saw_dying());
+}
+
+TEST_F(ThreadActivityTest, HeldThreadsAreNotAskedFor) {
+  files_.Sleeps(10, 10, 5);
+  files_.Set(10, 11, 'R', 7, "running");
+  held_ = {11};
+  EXPECT_TRUE(AllBlocked());
+}
+
+TEST_F(ThreadActivityTest, WhoIsAboutToSleepMayYetFindThatItNeedNot) {
+  files_.AboutToSleep(10, 10, 5);
+  EXPECT_FALSE(AllBlocked());
+  EXPECT_EQ(activity_.running(), 10);
+  files_.Sleeps(10, 10, 6);
+  EXPECT_TRUE(AllBlocked());
+}
+
+TEST_F(ThreadActivityTest, WhoHasBeenWokenRunsThoughItHasNotRunYet) {
+  files_.Sleeps(10, 10, 5);
+  ASSERT_TRUE(AllBlocked());
+  // Same time slices: it waits for a processor.
+  files_.Set(10, 10, 'R', 5, "running");
+  EXPECT_FALSE(AllBlocked());
+}
+
+TEST_F(ThreadActivityTest, WhoHasRunBetweenTheTwoLooksWasWoken) {
+  files_.Sleeps(10, 10, 5);
+  files_.Sleeps(10, 11, 5);
+  // The second thread wakes the first after that was looked at, and sleeps before it is itself.
+  int looks_at_second = 0;
+  files_.on_read = [&](pid_t thread, const std::string& name) {
+    if (thread == 11 && name == "schedstat" && ++looks_at_second == 1) files_.Sleeps(10, 10, 6);
+  };
+  EXPECT_FALSE(AllBlocked());
+  EXPECT_EQ(activity_.running(), 10);
+  EXPECT_TRUE(AllBlocked());
+}
+
+TEST_F(ThreadActivityTest, AThreadThatAppearsBetweenTheTwoLooksMayRun) {
+  files_.Sleeps(10, 10, 5);
+  bool made = false;
+  files_.on_read = [&](pid_t, const std::string&) {
+    if (!std::exchange(made, true)) files_.Sleeps(10, 12, 1);
+  };
+  EXPECT_FALSE(AllBlocked());
+  EXPECT_TRUE(AllBlocked());
+}
+
+TEST_F(ThreadActivityTest, AThreadThatEndsBetweenTheTwoLooksHasRun) {
+  files_.Sleeps(10, 10, 5);
+  files_.Sleeps(10, 11, 5);
+  int looks = 0;
+  files_.on_read = [&](pid_t thread, const std::string& name) {
+    if (thread == 11 && name == "schedstat" && ++looks == 2) files_.End(10, 11);
+  };
+  EXPECT_FALSE(AllBlocked());
+  files_.on_read = nullptr;
+  EXPECT_TRUE(AllBlocked());
+}
+
+TEST_F(ThreadActivityTest, NewThreadsOfACompleteProcessAreFoundWhenToldOf) {
+  files_.Sleeps(10, 10, 5);
+  ASSERT_TRUE(AllBlocked());
+  files_.Set(10, 11, 'R', 1, "running");
+  EXPECT_TRUE(AllBlocked()) << "its threads are not listed again";
+  activity_.StartsThread(10);
+  EXPECT_FALSE(AllBlocked());
+  EXPECT_EQ(activity_.running(), 11);
+}
+
+TEST_F(ThreadActivityTest, TheDyingGoOnAndAreTold) {
+  for (const char state : {'Z', 'X'}) {
+    files_.Set(10, 10, state, 5, "-1 0x0 0x0");
+    EXPECT_FALSE(AllBlocked());
+    EXPECT_TRUE(activity_.saw_dying());
+  }
+  files_.Sleeps(10, 10, 6);
+  EXPECT_TRUE(AllBlocked());
+  EXPECT_FALSE(activity_.saw_dying());
+}
+
+TEST_F(ThreadActivityTest, UninterruptibleSleepIsShortUnlessItIsThatOfVfork) {
+  files_.Set(10, 10, 'D', 5, "0 0x1");  // read, of a disk
+  EXPECT_FALSE(AllBlocked());
+  for (const int call : {SYS_vfork, SYS_clone, SYS_clone3}) {
+    files_.Set(10, 10, 'D', 6 + call, std::to_string(call) + " 0x1");
+    EXPECT_TRUE(AllBlocked()) << call;
+  }
+}
+
+TEST_F(ThreadActivityTest, WhoIsGoneIsBlocked) {
+  files_.Sleeps(10, 10, 5);
+  ASSERT_TRUE(AllBlocked());
+  files_.EndProcess(10);
+  EXPECT_TRUE(AllBlocked());
+  EXPECT_TRUE(AllBlocked({77})) << "it never was";
+}
+
+TEST_F(ThreadActivityTest, OnlyThoseAreLookedAtThatAreAskedFor) {
+  files_.Sleeps(10, 10, 5);
+  files_.Set(20, 20, 'R', 5, "running");
+  EXPECT_TRUE(AllBlocked({10}));
+  EXPECT_FALSE(AllBlocked({10, 20}));
+  EXPECT_TRUE(AllBlocked({10})) << "who ran last is not among them";
+}
+
+TEST_F(ThreadActivityTest, ForgottenProcessesAreListedAnew) {
+  files_.Sleeps(10, 10, 5);
+  files_.Sleeps(20, 20, 5);
+  files_.Sleeps(30, 30, 5);
+  ASSERT_TRUE(AllBlocked({10, 20, 30}));
+  activity_.KeepOnly({30, 10});
+  files_.lists = 0;
+  EXPECT_TRUE(AllBlocked({10, 30}));
+  EXPECT_EQ(files_.lists, 0);
+  EXPECT_TRUE(AllBlocked({10, 20, 30}));
+  EXPECT_EQ(files_.lists, 2) << "two looks at the one that was forgotten";
+}
+
+TEST_F(ThreadActivityTest, TextThatMakesNoSenseIsNotBelieved) {
+  files_.Sleeps(10, 10, 5);
+  files_.SetFile(10, 10, "schedstat", "12345");
+  // No time slices: like a thread that ends between the looks, each time.
+  EXPECT_FALSE(AllBlocked());
+  EXPECT_FALSE(AllBlocked());
+  files_.Sleeps(20, 20, 5);
+  files_.SetFile(20, 20, "stat", "20 (no end of a name");
+  EXPECT_TRUE(AllBlocked({20})) << "asleep, by its call";
+}
+
+TEST(ThreadSignalsTest, AreReadFromStatus) {
+  FakeThreadFiles files;
+  files.SetFile(10, 11, "status",
+                "Name:\tpython\nTgid:\t10\nSigQ:\t1/1000\n"
+                "SigPnd:\t0000000000000001\nShdPnd:\t0000000000002000\n"
+                "SigBlk:\t0000000000000004\nSigIgn:\t0000000000001000\n"
+                "SigCgt:\t0000000180004002\n");
+  const ThreadSignals signals = SignalsOf(11, files);
+  EXPECT_EQ(signals.own, SignalBit(SIGHUP));
+  EXPECT_EQ(signals.shared, SignalBit(SIGALRM));
+  EXPECT_EQ(signals.pending(), SignalBit(SIGHUP) | SignalBit(SIGALRM));
+  EXPECT_EQ(signals.blocked, SignalBit(SIGQUIT));
+  EXPECT_EQ(signals.ignored, SignalBit(SIGPIPE));
+  EXPECT_EQ(signals.caught, 0x180004002u);
+  EXPECT_FALSE(signals.killed());
+  EXPECT_EQ(SignalsOf(12, files).pending(), 0u) << "no such thread";
+}
+
+TEST(ThreadSignalsTest, DueIsWhatHasAHandlerOrDumpsCoreAndIsNotBlocked) {
+  ThreadSignals signals;
+  signals.caught = SignalBit(SIGALRM) | SignalBit(SIGUSR1);
+  signals.blocked = SignalBit(SIGUSR1);
+  signals.ignored = SignalBit(SIGQUIT);
+  EXPECT_EQ(signals.Due(SignalBit(SIGALRM), std::nullopt), SignalBit(SIGALRM));
+  EXPECT_EQ(signals.Due(SignalBit(SIGUSR1), std::nullopt), 0u) << "blocked";
+  EXPECT_EQ(signals.Due(SignalBit(SIGUSR1), 0), SignalBit(SIGUSR1)) << "not by the call's mask";
+  EXPECT_EQ(signals.Due(SignalBit(SIGALRM), SignalBit(SIGALRM)), 0u) << "by the call's mask";
+  EXPECT_EQ(signals.Due(SignalBit(SIGCHLD), std::nullopt), 0u) << "nobody handles it";
+  EXPECT_EQ(signals.Due(SignalBit(SIGABRT), std::nullopt), SignalBit(SIGABRT)) << "a core dump";
+  EXPECT_EQ(signals.Due(SignalBit(SIGQUIT), std::nullopt), 0u) << "ignored";
+  signals.own = SignalBit(SIGKILL);
+  EXPECT_TRUE(signals.killed());
+}
+
+TEST(ThreadNameTest, IsThatOfTheThread) {
+  FakeThreadFiles files;
+  files.SetFile(10, 11, "comm", "cuda-EvtHandlr\n");
+  EXPECT_EQ(ThreadName(11, files).rfind("cuda", 0), 0u);
+  EXPECT_EQ(ThreadName(12, files), "");
+}
+
+// The host's own: this process, whose only thread is the one that asks.
+TEST(HostThreadFilesTest, TellOfThisProcess) {
+  const ThreadFiles& files = ThreadFiles::Host();
+  const auto threads = files.Threads(getpid());
+  ASSERT_TRUE(threads.has_value());
+  EXPECT_EQ(*threads, std::vector<pid_t>{getpid()});
+  EXPECT_EQ(files.Threads(1 << 30), std::nullopt);
+  char text[512];
+  EXPECT_FALSE(files.Read(1 << 30, "stat", text));
+  EXPECT_STREQ(text, "");
+  const UniqueFd kept = files.Open(getpid(), "stat");
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(files.Read(getpid(), "stat", text, kept)) << "from the beginning each time";
+    EXPECT_EQ(atoi(text), getpid());
+  }
+  char little[4];
+  ASSERT_TRUE(files.Read(getpid(), "status", little));
+  EXPECT_STREQ(little, "Nam");
+  ThreadActivity activity;
+  EXPECT_FALSE(activity.AllBlocked({getpid()}, [](pid_t) { return false; }));
+  EXPECT_EQ(activity.running(), getpid());
+  EXPECT_TRUE(activity.AllBlocked({getpid()}, [](pid_t) { return true; }));
+}
+
+}  // namespace
+}  // namespace phantora

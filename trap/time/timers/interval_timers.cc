@@ -1,0 +1,98 @@
+#include "trap/time/timers/interval_timers.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include "trap/linux/remote_memory.h"
+#include "trap/time/waits/wait_arguments.h"
+
+namespace phantora {
+namespace {
+
+TimerKey KeyOf(pid_t process) {
+  return {.kind = TimerKey::Kind::kInterval, .process = process, .number = 0};
+}
+
+bool IsValidTimeval(const timeval& time) {
+  return time.tv_sec >= 0 && time.tv_usec >= 0 && time.tv_usec < 1'000'000;
+}
+
+itimerval ToMicroseconds(const itimerspec& setting) {
+  return {.it_interval = {.tv_sec = setting.it_interval.tv_sec,
+                          .tv_usec = setting.it_interval.tv_nsec / 1000},
+          .it_value = {.tv_sec = setting.it_value.tv_sec,
+                       .tv_usec = (setting.it_value.tv_nsec + 999) / 1000}};
+}
+
+}  // namespace
+
+itimerspec IntervalTimers::LeftOf(pid_t process, VirtualTime now) const {
+  const auto timer = timers_.find(process);
+  return timer == timers_.end() ? itimerspec{} : timer->second.state.Left(now);
+}
+
+void IntervalTimers::Arm(const Tracee& tracee, const itimerspec& setting, VirtualTime now) {
+  Timer& timer = timers_[tracee.process];
+  timer.pidfd = tracee.pidfd.get();
+  timer.state.Arm(setting, false, now, 0);
+  queue_.Set(KeyOf(tracee.process), tracee.process, timer.state.deadline);
+}
+
+void IntervalTimers::Get(const seccomp_notif& notification, const Tracee& tracee, VirtualTime now,
+                         NotifyListener& listener) {
+  const RemoteMemory memory(static_cast<pid_t>(notification.pid));
+  const bool written = memory.WriteObject(RemoteAddress{notification.data.args[1]},
+                                          ToMicroseconds(LeftOf(tracee.process, now)));
+  written ? listener.ReplyValue(notification.id, 0) : listener.ReplyError(notification.id, EFAULT);
+}
+
+void IntervalTimers::Set(const seccomp_notif& notification, const Tracee& tracee, VirtualTime now,
+                         NotifyListener& listener) {
+  const auto& arguments = notification.data.args;
+  const RemoteMemory memory(static_cast<pid_t>(notification.pid));
+  const itimerval old = ToMicroseconds(LeftOf(tracee.process, now));
+  itimerval setting{};  // a null pointer disarms
+  if (arguments[1] != 0) {
+    const auto read = memory.ReadObject<itimerval>(RemoteAddress{arguments[1]});
+    if (!read) return listener.ReplyError(notification.id, EFAULT);
+    setting = *read;
+  }
+  if (!IsValidTimeval(setting.it_value) || !IsValidTimeval(setting.it_interval)) {
+    return listener.ReplyError(notification.id, EINVAL);
+  }
+  Arm(tracee,
+      {.it_interval = {setting.it_interval.tv_sec, setting.it_interval.tv_usec * 1000},
+       .it_value = {setting.it_value.tv_sec, setting.it_value.tv_usec * 1000}},
+      now);
+  const bool written = arguments[2] == 0 || memory.WriteObject(RemoteAddress{arguments[2]}, old);
+  written ? listener.ReplyValue(notification.id, 0) : listener.ReplyError(notification.id, EFAULT);
+}
+
+void IntervalTimers::SetAlarm(const seccomp_notif& notification, const Tracee& tracee,
+                              VirtualTime now, NotifyListener& listener) {
+  const itimerspec old = LeftOf(tracee.process, now);
+  const auto seconds = static_cast<uint32_t>(notification.data.args[0]);
+  Arm(tracee, {.it_interval = {}, .it_value = {.tv_sec = seconds, .tv_nsec = 0}}, now);
+  // Rounded to whole seconds, but not to none (kernel/time/itimer.c alarm_setitimer).
+  int64_t left = old.it_value.tv_sec + (old.it_value.tv_nsec >= kNanosecondsPerSecond / 2 ? 1 : 0);
+  if (left == 0 && old.it_value.tv_nsec != 0) left = 1;
+  listener.ReplyValue(notification.id, left);
+}
+
+void IntervalTimers::Expire(const TimerKey& key, VirtualTime now) {
+  const auto timer = timers_.find(key.process);
+  if (timer == timers_.end()) return queue_.Remove(key);
+  timer->second.state.Expire(now);
+  queue_.Set(key, key.process, timer->second.state.deadline);
+  syscall(SYS_pidfd_send_signal, timer->second.pidfd, SIGALRM, nullptr, 0);
+}
+
+void IntervalTimers::ProcessDied(pid_t process) {
+  timers_.erase(process);
+  queue_.Remove(KeyOf(process));
+}
+
+}  // namespace phantora

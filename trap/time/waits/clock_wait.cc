@@ -1,0 +1,14 @@
+#include "trap/time/waits/clock_wait.h"
+
+namespace phantora {
+
+ClockWait::ClockWait(const seccomp_notif& notification, VirtualTime deadline)
+    : TimedWait(notification, nullptr) {
+  set_deadline(deadline);
+}
+
+void ClockWait::TimeOut(NotifyListener& listener, VirtualTime /*now*/) const {
+  listener.ReplyValue(id(), 0);
+}
+
+}  // namespace phantora

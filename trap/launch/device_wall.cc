@@ -100,7 +100,10 @@ absl::StatusOr<DeviceWall> DeviceWall::Build(const std::vector<std::string>& clo
                                    ", which lets nothing be moved between directories"));
   }
   DeviceWall wall;
-  RulesetAttributes attributes{kOpen | kMakeDevice | LANDLOCK_ACCESS_FS_REFER, 0, 0};
+  // Opening is restricted only where something is closed: message queues, for one, lie in a file
+  // system that no rule can name.
+  wall.handled_ = kMakeDevice | LANDLOCK_ACCESS_FS_REFER | (closed.empty() ? 0 : kOpen);
+  RulesetAttributes attributes{wall.handled_, 0, 0};
   wall.keeps_signals_ = version >= kScopeVersion;
   if (wall.keeps_signals_) attributes.scoped = kScopeSignal;
   // Older kernels take what they know of it.
@@ -135,8 +138,9 @@ absl::Status DeviceWall::AllowOne(const std::string& path) {
   if (fstat(file.get(), &status) != 0 || S_ISLNK(status.st_mode)) return absl::OkStatus();
   landlock_path_beneath_attr rule{};
   rule.parent_fd = file.get();
-  rule.allowed_access = kOpen;
+  rule.allowed_access = handled_ & kOpen;
   if (S_ISDIR(status.st_mode)) rule.allowed_access |= LANDLOCK_ACCESS_FS_REFER;
+  if (rule.allowed_access == 0) return absl::OkStatus();
   if (syscall(SYS_landlock_add_rule, ruleset_.get(), LANDLOCK_RULE_PATH_BENEATH, &rule, 0) != 0) {
     return Error(absl::StrCat("landlock_add_rule of ", path));
   }

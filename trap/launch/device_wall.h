@@ -39,6 +39,7 @@ class DeviceWall {
   absl::Status AllowOne(const std::string& path);
 
   UniqueFd ruleset_;
+  uint64_t handled_ = 0;  // LANDLOCK_ACCESS_FS_*
   bool keeps_signals_ = false;
 };
 

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <mqueue.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
@@ -145,6 +146,13 @@ TEST_F(DeviceWallTest, WithNothingClosedAllMayBeOpened) {
   ASSERT_TRUE(wall.ok());
   wall_.emplace(*std::move(wall));
   EXPECT_EQ(Open("/dev/node", O_RDWR), 0);
+  EXPECT_EQ(Inside([] {
+              const mqd_t queue = mq_open("/phantora-wall", O_RDWR | O_CREAT, 0600, nullptr);
+              if (queue == -1) return errno == ENOSYS ? 0 : errno;
+              mq_unlink("/phantora-wall");
+              return 0;
+            }),
+            0);
 }
 
 TEST(RealDevicesTest, AreThereAndNvidias) {

@@ -153,8 +153,6 @@ class Variables {
 
 }  // namespace
 
-int NetworkOf(pid_t process) { return 100 + process % 155; }
-
 bool IsLauncher(const std::vector<std::string>& command) {
   if (command.empty()) return false;
   if (FileName(command[0]) == "torchrun") return true;

@@ -30,12 +30,8 @@ struct JobOptions {
   std::string variables =
       "torch";                    // which kinds: "torch", "slurm", "ompi", or a list "torch,slurm"
   std::string output = "prefix";  // see RankOutput
-  int network = 77;               // hosts have addresses in 127.network.0.0/16
+  int network = 77;               // hosts have addresses in 127.network.0.0/16; see RunNetwork
 };
-
-// Runs at one time on one machine have different ones, as long as there are enough: from 100 to
-// 254.
-int NetworkOf(pid_t process);
 
 struct Job {
   Cluster cluster;

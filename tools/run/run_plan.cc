@@ -1,7 +1,5 @@
 #include "tools/run/run_plan.h"
 
-#include <unistd.h>
-
 #include <cstdlib>
 #include <fstream>
 
@@ -58,7 +56,10 @@ absl::StatusOr<RunPlan> RunPlan::Create(const SessionOptions& options) {
   plan.cluster = SingleMachine(options);
   if (!options.job.cluster.empty()) {
     JobOptions job_options = options.job;
-    job_options.network = NetworkOf(getpid());
+    auto network = RunNetwork::Take();
+    if (!network.ok()) return network.status();
+    job_options.network = network->number();
+    plan.network.emplace(*std::move(network));
     auto planned = PlanJob(job_options, options.command);
     if (!planned.ok()) return planned.status();
     plan.job = *std::move(planned);

@@ -11,6 +11,7 @@
 #include "profiles/gpu/gpu_profile.h"
 #include "tools/run/cluster_job.h"
 #include "tools/run/driver_libraries.h"
+#include "tools/run/run_network.h"
 #include "tools/run/session_options.h"
 #include "trap/launch/launcher.h"
 
@@ -22,6 +23,7 @@ struct RunPlan {
 
   // On a cluster.
   std::optional<Job> job;
+  std::optional<RunNetwork> network;
   GpuProfile profile;
   DriverLibraries driver;
   bool share_memory = false;

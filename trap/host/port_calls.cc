@@ -2,13 +2,19 @@
 
 #include <arpa/inet.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
+#include <string>
+#include <system_error>
 
+#include "absl/strings/str_cat.h"
+#include "trap/linux/process_tree.h"
 #include "trap/linux/unique_fd.h"
 
 namespace phantora {
@@ -108,16 +114,40 @@ std::optional<int> PortCalls::Bind(const seccomp_notif& notification, const Trac
   address->Set(addresses_[static_cast<size_t>(tracee.host)]);
   if (bind(socket.get(), address->get(), address->length) != 0) {
     // Taken by another process of this host, as it would be on a machine of its own?
-    if (errno != EADDRINUSE || port == 0 || bound_.contains({tracee.host, port})) return errno;
+    const int error = errno;
+    if (error != EADDRINUSE || port == 0 || Holder({tracee.host, port}) != nullptr) return error;
     address->SetPort(0);
     if (bind(socket.get(), address->get(), address->length) != 0) return errno;
   }
   const uint16_t real = PortOf(socket.get());
-  if (real != 0) bound_[{tracee.host, port == 0 ? real : port}] = real;
+  struct stat status {};
+  if (real != 0 && fstat(socket.get(), &status) == 0) {
+    bound_[{tracee.host, port == 0 ? real : port}] = {real, status.st_ino};
+  }
   return 0;
 }
 
-void PortCalls::Redirect(const seccomp_notif& notification, const Tracee& tracee) const {
+bool PortCalls::DescendantHas(ino_t socket) {
+  const std::string wanted = absl::StrCat("socket:[", socket, "]");
+  std::error_code error;
+  for (const pid_t process : Descendants()) {
+    std::filesystem::directory_iterator files(absl::StrCat("/proc/", process, "/fd"), error);
+    for (; !error && files != std::filesystem::directory_iterator(); files.increment(error)) {
+      if (std::filesystem::read_symlink(files->path(), error) == wanted) return true;
+    }
+  }
+  return false;
+}
+
+const PortCalls::Bound* PortCalls::Holder(HostPort port) {
+  const auto found = bound_.find(port);
+  if (found == bound_.end()) return nullptr;
+  if (lives_(found->second.socket)) return &found->second;
+  bound_.erase(found);
+  return nullptr;
+}
+
+void PortCalls::Redirect(const seccomp_notif& notification, const Tracee& tracee) {
   const auto& arguments = notification.data.args;
   auto address = SocketAddress::Read(tracee, arguments[1], static_cast<uint32_t>(arguments[2]));
   const auto wanted = address ? address->Get() : std::nullopt;
@@ -126,10 +156,13 @@ void PortCalls::Redirect(const seccomp_notif& notification, const Tracee& tracee
   const auto found = bound_.find({*host, address->port()});
   const in_addr target = addresses_[static_cast<size_t>(*host)];
   if (found == bound_.end()) return;
-  if (found->second == address->port() && target.s_addr == wanted->s_addr) return;
+  if (found->second.port == address->port() && target.s_addr == wanted->s_addr) return;
   if (!TcpSocket(notification, tracee, address->is_v6()).valid()) return;
+  // A port that is another one really may be anybody's by now.
+  const uint16_t real = found->second.port;
+  if (real != address->port() && Holder({*host, address->port()}) == nullptr) return;
   address->Set(target);
-  address->SetPort(found->second);
+  address->SetPort(real);
   // Memory that cannot be written keeps what it has: then the connection is refused.
   tracee.memory.Write(RemoteAddress{arguments[1]}, &address->v6, address->length);
 }

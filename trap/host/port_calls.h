@@ -4,8 +4,10 @@
 
 #include <linux/seccomp.h>
 #include <netinet/in.h>
+#include <sys/types.h>
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -26,24 +28,37 @@ namespace phantora {
 // and other address families stay the machine's. Not thread-safe.
 class PortCalls {
  public:
-  // Of each host, network byte order.
-  explicit PortCalls(std::vector<in_addr> addresses) : addresses_(std::move(addresses)) {}
+  // Does some process of the run still have the socket with this inode?
+  using SocketLives = std::function<bool(ino_t)>;
+
+  // `addresses`: of each host, network byte order.
+  explicit PortCalls(std::vector<in_addr> addresses, SocketLives lives = DescendantHas)
+      : addresses_(std::move(addresses)), lives_(std::move(lives)) {}
 
   // bind and connect; false if the call is none of them.
   bool Serve(const seccomp_notif& notification, const Tracee& tracee, NotifyListener& listener);
 
  private:
   using HostPort = std::pair<int, uint16_t>;
+  struct Bound {
+    uint16_t port;  // that it really is
+    ino_t socket;
+  };
+
+  static bool DescendantHas(ino_t socket);
+  // Who has the port of the host, as far as it is known here; nullptr: nobody any more.
+  const Bound* Holder(HostPort port);
 
   // 0 or an error number; nullopt: the kernel is to do it.
   std::optional<int> Bind(const seccomp_notif& notification, const Tracee& tracee);
   // Changes the address in the caller's memory if it has to go elsewhere.
-  void Redirect(const seccomp_notif& notification, const Tracee& tracee) const;
+  void Redirect(const seccomp_notif& notification, const Tracee& tracee);
   // The host that an address means for a process on `own`; nullopt: none of the cluster's.
   std::optional<int> HostOf(in_addr address, int own) const;
 
   const std::vector<in_addr> addresses_;
-  absl::flat_hash_map<HostPort, uint16_t> bound_;  // the port that it really is
+  const SocketLives lives_;
+  absl::flat_hash_map<HostPort, Bound> bound_;
 };
 
 }  // namespace phantora

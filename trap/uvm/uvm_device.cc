@@ -38,13 +38,12 @@ bool PageAligned(uint64_t base, uint64_t length) {
 UvmDevice::UvmDevice(ResourceManager* rm, pid_t owner)
     : rm_(rm),
       owner_(owner),
-      file_(std::make_shared<OwnedMemory>(MemoryKind::kManaged, kAddressSpaceBytes)) {}
+      file_(std::make_shared<OwnedMemory>(MemoryKind::kManaged, kAddressSpaceBytes)),
+      ranges_(kMostRanges) {}
 
 UvmDevice::~UvmDevice() {
   // The GPU address spaces may outlive this file; what it mapped does not.
-  for (const auto& [gpu, space] : spaces_) {
-    for (const auto& [base, range] : ranges_) space->memory.Unmap(base, range.length);
-  }
+  for (const auto& [gpu, space] : spaces_) Leave(*space);
 }
 
 template <typename Params>
@@ -174,37 +173,40 @@ int UvmDevice::Mmap(CallContext& call, const MmapRequest& request) {
   // uvm.c uvm_mmap: the offset must be the address.
   const uint64_t length = (request.length + kPage - 1) & ~(kPage - 1);
   if (request.offset != request.address || !PageAligned(request.address, length)) return -EINVAL;
-  if (ranges_.size() >= kMostRanges) return -ENOMEM;
-  // A new mapping replaces what was mapped there.
-  for (auto it = ranges_.lower_bound(request.address);
-       it != ranges_.end() && it->first < request.address + length;) {
-    it = ranges_.erase(it);
+  std::vector<VaRanges::Piece> ended;
+  switch (ranges_.Replace(request.address, length, &ended)) {
+    case VaRanges::Outcome::kDone:
+      break;
+    case VaRanges::Outcome::kInUse:
+      return -EADDRINUSE;  // uvm_common.c nv_status_to_errno
+    case VaRanges::Outcome::kFull:
+      return -ENOMEM;
   }
-  if (AddRange(request.address, length, RangeKind::kManaged) != NV_OK) return -EINVAL;
-  for (const auto& [gpu, space] : spaces_) MapManaged(request.address, length, space->memory);
+  // The kernel's own mapping follows, and may fail. Then the range has none of the processor's,
+  // which does no harm: GPUs see the same bytes of the file at the same address as before.
+  for (const auto& [gpu, space] : spaces_) {
+    for (const auto& [base, bytes] : ended) space->memory.Unmap(base, bytes);
+    MapManaged(request.address, length, space->memory);
+  }
   return 0;
 }
 
-uint32_t UvmDevice::AddRange(uint64_t base, uint64_t length, RangeKind kind) {
+uint32_t UvmDevice::AddRange(uint64_t base, uint64_t length, VaRanges::Kind kind) {
   if (!PageAligned(base, length)) return NV_ERR_INVALID_ADDRESS;
-  if (ranges_.size() >= kMostRanges) return NV_ERR_NO_MEMORY;
-  auto next = ranges_.lower_bound(base);
-  if (next != ranges_.end() && next->first < base + length) return NV_ERR_UVM_ADDRESS_IN_USE;
-  if (next != ranges_.begin()) {
-    auto previous = std::prev(next);
-    if (previous->first + previous->second.length > base) return NV_ERR_UVM_ADDRESS_IN_USE;
+  switch (ranges_.Add(base, length, kind)) {
+    case VaRanges::Outcome::kDone:
+      return NV_OK;
+    case VaRanges::Outcome::kInUse:
+      return NV_ERR_UVM_ADDRESS_IN_USE;
+    case VaRanges::Outcome::kFull:
+      break;
   }
-  ranges_[base] = Range{length, kind};
-  return NV_OK;
+  return NV_ERR_NO_MEMORY;
 }
 
-const UvmDevice::Range* UvmDevice::RangeAround(uint64_t base, uint64_t length) {
-  auto it = ranges_.upper_bound(base);
-  if (it == ranges_.begin()) return nullptr;
-  --it;
-  const uint64_t into = base - it->first;
-  if (into >= it->second.length || length > it->second.length - into) return nullptr;
-  return &it->second;
+void UvmDevice::Leave(GpuContext& space) {
+  for (const auto& [base, range] : ranges_.all()) space.memory.Unmap(base, range.length);
+  space.uvm_file = nullptr;
 }
 
 void UvmDevice::MapManaged(uint64_t base, uint64_t length, AddressSpace& space) {
@@ -239,9 +241,15 @@ uint32_t UvmDevice::RegisterGpuVaSpace(CallContext& call, Block& block) {
   RmObject* object = client == nullptr ? nullptr : client->Find(params.hVaSpace);
   auto va_space = object == nullptr ? nullptr : object->As<VaSpaceResource>();
   if (va_space == nullptr || object->gpu != gpu->index) return NV_ERR_INVALID_OBJECT_HANDLE;
+  // One space of each GPU, and of one file (uvm_va_space.c check_gpu_va_space; create_gpu_va_space,
+  // where RM refuses page directories that UVM has already).
+  if (spaces_.contains(gpu->index) || va_space->context->uvm_file != nullptr) {
+    return NV_ERR_INVALID_DEVICE;
+  }
+  va_space->context->uvm_file = this;
   spaces_[gpu->index] = va_space->context;
-  for (const auto& [base, range] : ranges_) {
-    if (range.kind == RangeKind::kManaged) {
+  for (const auto& [base, range] : ranges_.all()) {
+    if (range.kind == VaRanges::Kind::kManaged) {
       MapManaged(base, range.length, va_space->context->memory);
     }
   }
@@ -254,7 +262,7 @@ uint32_t UvmDevice::UnregisterGpuVaSpace(CallContext&, Block& block) {
   if (gpu == nullptr) return NV_ERR_INVALID_DEVICE;
   auto it = spaces_.find(gpu->index);
   if (it == spaces_.end()) return NV_OK;
-  for (const auto& [base, range] : ranges_) it->second->memory.Unmap(base, range.length);
+  Leave(*it->second);
   spaces_.erase(it);
   return NV_OK;
 }
@@ -266,7 +274,7 @@ uint32_t UvmDevice::CreateRangeGroup(CallContext&, Block& block) {
 
 uint32_t UvmDevice::CreateExternalRange(CallContext&, Block& block) {
   const auto& params = As<UVM_CREATE_EXTERNAL_RANGE_PARAMS>(block);
-  return AddRange(params.base, params.length, RangeKind::kExternal);
+  return AddRange(params.base, params.length, VaRanges::Kind::kExternal);
 }
 
 template <typename Params>
@@ -277,8 +285,8 @@ uint32_t UvmDevice::MapExternalAllocation(CallContext& call, Block& block) {
       params.gpuAttributesCount > std::size(params.perGpuAttributes)) {
     return NV_ERR_INVALID_ARGUMENT;
   }
-  const Range* range = RangeAround(params.base, params.length);
-  if (range == nullptr || range->kind != RangeKind::kExternal) return NV_ERR_INVALID_ADDRESS;
+  const VaRanges::Range* range = ranges_.Around(params.base, params.length);
+  if (range == nullptr || range->kind != VaRanges::Kind::kExternal) return NV_ERR_INVALID_ADDRESS;
   RmClient* client = rm_->server.FindFor(call.process(), params.hClient);
   RmObject* object = client == nullptr ? nullptr : client->Find(params.hMemory);
   auto resource = object == nullptr ? nullptr : object->As<MemoryResource>();
@@ -298,7 +306,7 @@ uint32_t UvmDevice::MapExternalSparse(CallContext&, Block& block) {
   // of the process's file, which reads zero until it is written.
   const auto& params = As<UVM_MAP_EXTERNAL_SPARSE_PARAMS>(block);
   if (!PageAligned(params.base, params.length)) return NV_ERR_INVALID_ADDRESS;
-  if (RangeAround(params.base, params.length) == nullptr) return NV_ERR_INVALID_ADDRESS;
+  if (ranges_.Around(params.base, params.length) == nullptr) return NV_ERR_INVALID_ADDRESS;
   AddressSpace* space = SpaceOf(params.gpuUuid.uuid);
   if (space == nullptr) return NV_ERR_INVALID_DEVICE;
   MapManaged(params.base, params.length, *space);
@@ -309,8 +317,8 @@ uint32_t UvmDevice::UnmapExternal(CallContext&, Block& block) {
   const auto& params = As<UVM_UNMAP_EXTERNAL_PARAMS>(block);
   AddressSpace* space = SpaceOf(params.gpuUuid.uuid);
   if (space == nullptr) return NV_ERR_INVALID_DEVICE;
-  const Range* range = RangeAround(params.base, params.length);
-  if (range == nullptr || range->kind == RangeKind::kManaged) return NV_ERR_INVALID_ADDRESS;
+  const VaRanges::Range* range = ranges_.Around(params.base, params.length);
+  if (range == nullptr || range->kind == VaRanges::Kind::kManaged) return NV_ERR_INVALID_ADDRESS;
   space->Unmap(params.base, params.length);
   return NV_OK;
 }
@@ -319,8 +327,8 @@ template <typename Params>
 uint32_t UvmDevice::AllocSemaphorePool(CallContext&, Block& block) {
   const auto& params = As<Params>(block);
   // The process maps the same range of the file, before or after.
-  if (RangeAround(params.base, params.length) != nullptr) return NV_OK;
-  const uint32_t status = AddRange(params.base, params.length, RangeKind::kManaged);
+  if (ranges_.Around(params.base, params.length) != nullptr) return NV_OK;
+  const uint32_t status = AddRange(params.base, params.length, VaRanges::Kind::kManaged);
   if (status != NV_OK) return status;
   for (const auto& [gpu, space] : spaces_) MapManaged(params.base, params.length, space->memory);
   return NV_OK;
@@ -328,7 +336,7 @@ uint32_t UvmDevice::AllocSemaphorePool(CallContext&, Block& block) {
 
 uint32_t UvmDevice::MapDynamicParallelismRegion(CallContext&, Block& block) {
   const auto& params = As<UVM_MAP_DYNAMIC_PARALLELISM_REGION_PARAMS>(block);
-  const uint32_t status = AddRange(params.base, params.length, RangeKind::kSparse);
+  const uint32_t status = AddRange(params.base, params.length, VaRanges::Kind::kSparse);
   if (status != NV_OK) return status;
   AddressSpace* space = SpaceOf(params.gpuUuid.uuid);
   if (space != nullptr) MapManaged(params.base, params.length, *space);
@@ -337,18 +345,19 @@ uint32_t UvmDevice::MapDynamicParallelismRegion(CallContext&, Block& block) {
 
 uint32_t UvmDevice::FreeRange(CallContext&, Block& block) {
   const auto& params = As<UVM_FREE_PARAMS>(block);
-  auto it = ranges_.find(params.base);
-  if (it == ranges_.end()) return NV_ERR_INVALID_ADDRESS;
-  for (const auto& [gpu, space] : spaces_) space->memory.Unmap(it->first, it->second.length);
-  if (it->second.kind != RangeKind::kExternal) file_->Zero(it->first, it->second.length);
-  ranges_.erase(it);
+  const VaRanges::Range* range = ranges_.At(params.base);
+  if (range == nullptr) return NV_ERR_INVALID_ADDRESS;
+  for (const auto& [gpu, space] : spaces_) space->memory.Unmap(params.base, range->length);
+  if (range->kind != VaRanges::Kind::kExternal) file_->Zero(params.base, range->length);
+  ranges_.Remove(params.base);
   return NV_OK;
 }
 
 uint32_t UvmDevice::ValidateRange(CallContext&, Block& block) {
   const auto& params = As<UVM_VALIDATE_VA_RANGE_PARAMS>(block);
-  const Range* range = RangeAround(params.base, params.length);
-  return range != nullptr && range->kind == RangeKind::kManaged ? NV_OK : NV_ERR_INVALID_ADDRESS;
+  const VaRanges::Range* range = ranges_.Around(params.base, params.length);
+  return range != nullptr && range->kind == VaRanges::Kind::kManaged ? NV_OK
+                                                                     : NV_ERR_INVALID_ADDRESS;
 }
 
 uint32_t UvmDevice::Migrate(CallContext& call, Block& block) {

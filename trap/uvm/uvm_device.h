@@ -11,6 +11,7 @@
 #include "trap/files/device_file.h"
 #include "trap/gpu/front/gpu_context.h"
 #include "trap/rm/rm_alloc.h"
+#include "trap/uvm/va_ranges.h"
 #include "uvm_model/memory_object.h"
 
 namespace phantora {
@@ -68,25 +69,19 @@ class UvmDevice : public DeviceFile {
   };
   static const std::vector<Row>& Rows();
 
-  enum class RangeKind { kManaged, kExternal, kSparse };
-  struct Range {
-    uint64_t length;
-    RangeKind kind;
-  };
-
   // NV_STATUS. Ranges do not overlap.
-  uint32_t AddRange(uint64_t base, uint64_t length, RangeKind kind);
-  // The range that holds all of [base, base + length); nullptr if there is none.
-  const Range* RangeAround(uint64_t base, uint64_t length);
+  uint32_t AddRange(uint64_t base, uint64_t length, VaRanges::Kind kind);
   // Maps the process's file at a managed range into one or all GPUs.
   void MapManaged(uint64_t base, uint64_t length, AddressSpace& space);
   AddressSpace* SpaceOf(const uint8_t* gpu_uuid);
+  // Nothing of this file is mapped in the space any more, and others may register it.
+  void Leave(GpuContext& space);
 
   ResourceManager* const rm_;
   const pid_t owner_;
   const std::shared_ptr<OwnedMemory> file_;
   std::map<int, std::shared_ptr<GpuContext>> spaces_;  // by GPU index
-  std::map<uint64_t, Range> ranges_;                   // by base
+  VaRanges ranges_;
   uint64_t next_range_group_ = 1;
 };
 

@@ -11,6 +11,8 @@ struct GpuContext {
   AddressSpace memory;
   // QMDs live in memory and may be scheduled by any channel of the space.
   QmdScheduler qmds;
+  // The UVM file that it is registered with: one at a time.
+  const void* uvm_file = nullptr;
 };
 
 }  // namespace phantora

@@ -9,7 +9,7 @@
 namespace phantora {
 
 EmulatedHost::EmulatedHost(Machine machine, std::function<void(pid_t)> begins_to_use_cuda)
-    : machine_(std::move(machine)), rm_{.machine = &machine_, .server = {}, .tracee_memory = {}} {
+    : machine_(std::move(machine)), rm_{.machine = &machine_, .server = {}} {
   view_.files = &files_;
   AddDriverFiles(&rm_,
                  {.uvm =

@@ -284,10 +284,7 @@ const ClassRow* FindClass(uint32_t class_id) {
 }  // namespace
 
 void ResourceManager::ProcessDied(pid_t process) {
-  for (const auto& weak : tracee_memory) {
-    auto memory = weak.lock();
-    if (memory != nullptr && memory->process() == process) memory->ProcessDied();
-  }
+  address_spaces.ProcessDied(process);
   server.ProcessDied(process);
   machine->events->ProcessDied(process);
 }
@@ -330,14 +327,14 @@ uint32_t AllocMemory(ResourceManager& rm, CallContext& call, int gpu, bool vidme
 uint32_t AllocOsDescriptor(ResourceManager& rm, CallContext& call, int gpu, RemoteAddress address,
                            uint64_t bytes, std::shared_ptr<RmResource>* result) {
   if (bytes == 0 || bytes > kLargestAllocation) return NV_ERR_INVALID_LIMIT;
-  auto memory = std::make_shared<TraceeMemory>(call.process(), address, bytes);
-  if (rm.tracee_memory.size() == rm.tracee_memory.capacity()) {
-    std::erase_if(rm.tracee_memory, [](const auto& weak) { return weak.expired(); });
+  auto space = rm.address_spaces.Of(call.process());
+  if (!space.ok()) {
+    return absl::IsResourceExhausted(space.status()) ? NV_ERR_INSUFFICIENT_RESOURCES
+                                                     : NV_ERR_OPERATING_SYSTEM;
   }
-  rm.tracee_memory.push_back(memory);
   auto resource = std::make_shared<MemoryResource>();
   resource->gpu = gpu;
-  resource->memory = std::move(memory);
+  resource->memory = std::make_shared<TraceeMemory>(*std::move(space), address, bytes);
   *result = std::move(resource);
   return NV_OK;
 }

@@ -17,8 +17,7 @@ namespace phantora {
 struct ResourceManager {
   Machine* machine;
   RmServer server;
-  // OS descriptors, to be told when their process dies.
-  std::vector<std::weak_ptr<TraceeMemory>> tracee_memory;
+  TraceeAddressSpaces address_spaces = {};  // of processes that registered memory
   uint64_t next_group = 1;
   uint32_t next_channel = 1;
 

@@ -4,6 +4,7 @@
 #include "trap/abi/generated/rm_controls.h"
 #include "trap/rm/rm_control.h"
 #include "trap/rm/rm_resources.h"
+#include "trap/rm/rm_sharing.h"
 
 namespace phantora {
 namespace {
@@ -210,6 +211,18 @@ uint32_t BoostGroups(ControlCall& call) {
   return NV_OK;
 }
 
+// What NV_ESC_RM_SHARE does; the older way to say it (client_resource.c).
+uint32_t ShareByControl(ControlCall& call) {
+  const auto& params = call.Params<NV0000_CTRL_CLIENT_SHARE_OBJECT_PARAMS>();
+  return ShareObject(call.rm.server, call.client, params.hObject, params.sharePolicy);
+}
+
+// The same for the client itself, and so for all of its objects that are not shared otherwise.
+uint32_t InheritedSharePolicy(ControlCall& call) {
+  const auto& params = call.Params<NV0000_CTRL_CLIENT_SET_INHERITED_SHARE_POLICY_PARAMS>();
+  return ShareObject(call.rm.server, call.client, call.client.handle(), params.sharePolicy);
+}
+
 constexpr ControlRow kRows[] = {
     Control<NV0000_CTRL_SYSTEM_GET_BUILD_VERSION_PARAMS>(NV0000_CTRL_CMD_SYSTEM_GET_BUILD_VERSION,
                                                          BuildVersion),
@@ -232,7 +245,9 @@ constexpr ControlRow kRows[] = {
     Control<NV0000_CTRL_CLIENT_GET_ADDR_SPACE_TYPE_PARAMS>(
         NV0000_CTRL_CMD_CLIENT_GET_ADDR_SPACE_TYPE, AddressSpaceType),
     Control<NV0000_CTRL_CLIENT_SET_INHERITED_SHARE_POLICY_PARAMS>(
-        NV0000_CTRL_CMD_CLIENT_SET_INHERITED_SHARE_POLICY, ControlSucceeds),
+        NV0000_CTRL_CMD_CLIENT_SET_INHERITED_SHARE_POLICY, InheritedSharePolicy),
+    Control<NV0000_CTRL_CLIENT_SHARE_OBJECT_PARAMS>(NV0000_CTRL_CMD_CLIENT_SHARE_OBJECT,
+                                                    ShareByControl),
     Control<NV0000_CTRL_GPU_GET_ATTACHED_IDS_PARAMS>(NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS,
                                                      AttachedIds),
     Control<NV0000_CTRL_GPU_GET_PROBED_IDS_PARAMS>(NV0000_CTRL_CMD_GPU_GET_PROBED_IDS, ProbedIds),

@@ -11,9 +11,11 @@
 #include "trap/abi/generated/escapes.h"
 #include "trap/abi/generated/nv_status.h"
 #include "trap/abi/generated/rm_classes.h"
+#include "trap/rm/effective_user.h"
 #include "trap/rm/event_device.h"
 #include "trap/rm/rm_control.h"
 #include "trap/rm/rm_resources.h"
+#include "trap/rm/rm_sharing.h"
 
 namespace phantora {
 namespace {
@@ -246,7 +248,8 @@ int RmDevice::WaitOpenComplete(CallContext&, Block& block) {
 }
 
 uint32_t RmDevice::AllocClient(CallContext& call, uint32_t* handle, RemoteAddress params) {
-  const uint32_t status = rm_->server.AddClient(call.process(), handle, this);
+  const uint32_t status = rm_->server.AddClient(
+      {.process = call.process(), .opener = this, .user = EffectiveUser(call.process())}, handle);
   if (status != NV_OK) return status;
   if (clients_.size() == clients_.capacity()) {
     std::erase_if(clients_, [this](uint32_t other) { return !Opened(other); });
@@ -352,16 +355,23 @@ int RmDevice::Control(CallContext& call, Block& block) {
 int RmDevice::DupObject(CallContext& call, Block& block) {
   auto& params = As<NVOS55_PARAMETERS>(block);
   RmClient* client = rm_->server.FindFor(call.process(), params.hClient);
-  // The source may be another process's: that is how IPC handles are opened.
+  RmObject* parent = client == nullptr ? nullptr : client->Find(params.hParent);
+  // The source may be another process's, which must have shared it: that is how IPC handles are
+  // opened (serverCopyResource in rs_server.c).
   RmClient* source_client = rm_->server.FindAny(params.hClientSrc);
   RmObject* source = source_client == nullptr ? nullptr : source_client->Find(params.hObjectSrc);
   if (client == nullptr) {
     params.status = NV_ERR_INVALID_CLIENT;
   } else if (source == nullptr || source->resource == nullptr) {
     params.status = NV_ERR_INVALID_OBJECT_HANDLE;
+  } else if (const uint32_t status = CheckDuplication(rm_->server, *source_client, *source, *client,
+                                                      parent == nullptr ? -1 : parent->gpu);
+             status != NV_OK) {
+    params.status = status;
   } else if (source_client->process() != call.process() &&
              source->As<MemoryResource>() == nullptr) {
-    // Another process's channels and address spaces are its own.
+    // The driver lets channel groups and address spaces be shared, too; no library does, and here
+    // they are of one process.
     params.status = NV_ERR_INSUFFICIENT_PERMISSIONS;
   } else {
     params.status = client->Insert({.handle = params.hObject,
@@ -381,10 +391,13 @@ int RmDevice::DupObject(CallContext& call, Block& block) {
 int RmDevice::Share(CallContext& call, Block& block) {
   auto& params = As<NVOS57_PARAMETERS>(block);
   RmClient* client = rm_->server.FindFor(call.process(), params.hClient);
-  params.status = client == nullptr                         ? NV_ERR_INVALID_CLIENT
-                  : client->Find(params.hObject) == nullptr ? NV_ERR_INVALID_OBJECT_HANDLE
-                                                            : NV_OK;
-  Trace(call, NV_ESC_RM_SHARE, absl::StrFormat("0x%x", params.hObject));
+  const auto& policy = params.sharePolicy;
+  params.status = client == nullptr ? NV_ERR_INVALID_CLIENT
+                                    : ShareObject(rm_->server, *client, params.hObject, policy);
+  Trace(call, NV_ESC_RM_SHARE,
+        absl::StrFormat("0x%x type %d target 0x%x rights 0x%x action 0x%x: %s", params.hObject,
+                        policy.type, policy.target, policy.accessMask.limbs[0], policy.action,
+                        StatusText(params.status)));
   return 0;
 }
 

@@ -36,7 +36,10 @@ uint32_t RmClient::Insert(RmObject object, uint32_t* handle) {
     return abi::NV_ERR_INSERT_DUPLICATE_NAME;
   }
   *handle = object.handle;
-  if (parent != nullptr) parent->children.push_back(object.handle);
+  if (parent != nullptr) {
+    parent->children.push_back(object.handle);
+    object.owner_rights = parent->owner_rights;
+  }
   ++usage_->objects;
   objects_[*handle] = std::make_unique<RmObject>(std::move(object));
   return abi::NV_OK;
@@ -77,8 +80,8 @@ const std::shared_ptr<ProcessUsage>& RmServer::UsageOf(pid_t process) {
   return usage;
 }
 
-uint32_t RmServer::AddClient(pid_t process, uint32_t* handle, const void* opener) {
-  const auto usage = UsageOf(process);
+uint32_t RmServer::AddClient(const RmClient::Origin& origin, uint32_t* handle) {
+  const auto usage = UsageOf(origin.process);
   if (usage->clients >= kMostClientsPerProcess) return abi::NV_ERR_INSUFFICIENT_RESOURCES;
   if (*handle == 0) {
     while (clients_.contains(next_client_)) ++next_client_;
@@ -86,7 +89,7 @@ uint32_t RmServer::AddClient(pid_t process, uint32_t* handle, const void* opener
   } else if (clients_.contains(*handle)) {
     return abi::NV_ERR_INSERT_DUPLICATE_NAME;
   }
-  auto client = std::make_unique<RmClient>(*handle, process, opener, usage);
+  auto client = std::make_unique<RmClient>(*handle, next_serial_++, origin, usage);
   uint32_t root = 0;
   const uint32_t status = client->Insert(
       {.handle = *handle, .parent = 0, .class_id = 0, .children = {}, .resource = {}}, &root);
@@ -97,6 +100,11 @@ uint32_t RmServer::AddClient(pid_t process, uint32_t* handle, const void* opener
 RmClient* RmServer::FindAny(uint32_t handle) {
   auto it = clients_.find(handle);
   return it == clients_.end() ? nullptr : it->second.get();
+}
+
+bool RmServer::IsAlive(uint32_t handle, uint64_t serial) const {
+  auto it = clients_.find(handle);
+  return it != clients_.end() && it->second->serial() == serial;
 }
 
 RmClient* RmServer::FindFor(pid_t process, uint32_t handle) {

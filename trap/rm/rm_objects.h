@@ -7,11 +7,13 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "trap/gpu/front/gpu_scheduler.h"
+#include "trap/rm/share_list.h"
 #include "uvm_model/vidmem_heap.h"
 
 namespace phantora {
@@ -57,6 +59,10 @@ struct RmObject {
   int gpu = -1;  // index; -1 for objects of no GPU
   std::vector<uint32_t> children;
   std::shared_ptr<RmResource> resource;  // may be null
+  // Of its own client on it; Insert() sets what the parent has.
+  uint32_t owner_rights = kOwnerRights;
+  // Null until it is shared: what holds for the parent holds for it.
+  std::unique_ptr<ShareList> shares = nullptr;
 
   template <typename T>
   std::shared_ptr<T> As() const {
@@ -66,18 +72,28 @@ struct RmObject {
 
 class RmClient {
  public:
-  // `opener` is the open file that the client belongs to, for comparison only.
-  RmClient(uint32_t handle, pid_t process, const void* opener = nullptr,
-           std::shared_ptr<ProcessUsage> usage = std::make_shared<ProcessUsage>())
-      : handle_(handle), process_(process), opener_(opener), usage_(std::move(usage)) {
+  // Who makes a client, and through what.
+  struct Origin {
+    pid_t process;
+    // The open file that the client belongs to, for comparison only.
+    const void* opener = nullptr;
+    // The effective user of the process; none if it could not be told.
+    std::optional<uid_t> user = std::nullopt;
+  };
+
+  // `serial` is never given twice, unlike `handle`.
+  RmClient(uint32_t handle, uint64_t serial, Origin origin, std::shared_ptr<ProcessUsage> usage)
+      : handle_(handle), serial_(serial), origin_(origin), usage_(std::move(usage)) {
     ++usage_->clients;
   }
   ~RmClient();
 
   uint32_t handle() const { return handle_; }
+  uint64_t serial() const { return serial_; }
   // The process that made it; no other may use it.
-  pid_t process() const { return process_; }
-  const void* opener() const { return opener_; }
+  pid_t process() const { return origin_.process; }
+  const void* opener() const { return origin_.opener; }
+  std::optional<uid_t> user() const { return origin_.user; }
   const std::shared_ptr<ProcessUsage>& usage() const { return usage_; }
 
   RmObject* Find(uint32_t handle);
@@ -100,8 +116,8 @@ class RmClient {
 
  private:
   const uint32_t handle_;
-  const pid_t process_;
-  const void* const opener_;
+  const uint64_t serial_;
+  const Origin origin_;
   const std::shared_ptr<ProcessUsage> usage_;
   uint32_t next_handle_ = 0xcaf00000;
   absl::flat_hash_map<uint32_t, std::unique_ptr<RmObject>> objects_;
@@ -112,11 +128,13 @@ class RmClient {
 class RmServer {
  public:
   // NV_STATUS; `handle` is chosen if 0.
-  uint32_t AddClient(pid_t process, uint32_t* handle, const void* opener = nullptr);
+  uint32_t AddClient(const RmClient::Origin& origin, uint32_t* handle);
   // The client if `process` may use it.
   RmClient* FindFor(pid_t process, uint32_t handle);
   // Any client: the source of a duplication.
   RmClient* FindAny(uint32_t handle);
+  // Is the client with this handle still the one with this serial number?
+  bool IsAlive(uint32_t handle, uint64_t serial) const;
   void FreeClient(uint32_t handle);
   const std::shared_ptr<ProcessUsage>& UsageOf(pid_t process);
   void ProcessDied(pid_t process);
@@ -131,6 +149,7 @@ class RmServer {
   absl::flat_hash_map<uint32_t, std::unique_ptr<RmClient>> clients_;
   absl::flat_hash_map<pid_t, std::shared_ptr<ProcessUsage>> usage_;
   uint32_t next_client_ = 0xc1d00001;
+  uint64_t next_serial_ = 1;
 };
 
 }  // namespace phantora

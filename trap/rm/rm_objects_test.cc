@@ -18,7 +18,7 @@ class RmObjectsTest : public testing::Test {
  protected:
   RmClient& Client(pid_t process = 10) {
     uint32_t handle = 0;
-    EXPECT_EQ(server_.AddClient(process, &handle), abi::NV_OK);
+    EXPECT_EQ(server_.AddClient({.process = process}, &handle), abi::NV_OK);
     return *server_.FindAny(handle);
   }
   uint32_t Add(RmClient& client, uint32_t parent, int id, uint32_t handle = 0) {
@@ -109,11 +109,11 @@ TEST_F(RmObjectsTest, AProcessCannotMakeClientsWithoutEnd) {
   uint32_t status = abi::NV_OK;
   for (int i = 0; i < 5000 && status == abi::NV_OK; ++i) {
     uint32_t handle = 0;
-    status = server_.AddClient(10, &handle);
+    status = server_.AddClient({.process = 10}, &handle);
   }
   EXPECT_EQ(status, abi::NV_ERR_INSUFFICIENT_RESOURCES);
   uint32_t handle = 0;
-  EXPECT_EQ(server_.AddClient(11, &handle), abi::NV_OK);
+  EXPECT_EQ(server_.AddClient({.process = 11}, &handle), abi::NV_OK);
 }
 
 }  // namespace

@@ -1,8 +1,67 @@
 #include "trap/rm/tracee_memory.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <cstdio>
+
+#include "absl/strings/str_cat.h"
 
 namespace phantora {
+namespace {
+
+// Calls `move(done, length left)`, which moves some bytes as pread does, until all are moved.
+template <typename Move>
+bool MoveAll(uint64_t length, Move move) {
+  for (uint64_t done = 0; done < length;) {
+    const ssize_t moved = move(done, length - done);
+    if (moved < 0 && errno == EINTR) continue;
+    if (moved <= 0) return false;  // 0: the address space has ended
+    done += moved;
+  }
+  return true;
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<TraceeAddressSpace>> TraceeAddressSpace::Open(pid_t process) {
+  char path[64];
+  snprintf(path, sizeof path, "/proc/%d/mem", process);
+  UniqueFd file(open(path, O_RDWR | O_CLOEXEC));
+  if (!file.valid()) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
+  return std::shared_ptr<TraceeAddressSpace>(new TraceeAddressSpace(std::move(file)));
+}
+
+bool TraceeAddressSpace::Read(RemoteAddress from, void* out, uint64_t length) const {
+  return MoveAll(length, [&](uint64_t done, uint64_t left) {
+    return pread(file_.get(), static_cast<uint8_t*>(out) + done, left,
+                 static_cast<off_t>(from + done));
+  });
+}
+
+bool TraceeAddressSpace::Write(RemoteAddress to, const void* data, uint64_t length) const {
+  return MoveAll(length, [&](uint64_t done, uint64_t left) {
+    return pwrite(file_.get(), static_cast<const uint8_t*>(data) + done, left,
+                  static_cast<off_t>(to + done));
+  });
+}
+
+bool TraceeAddressSpace::HasEnded() const {
+  // Nothing is at address 0 in a living one: EIO (mem_rw in fs/proc/base.c).
+  char byte;
+  return pread(file_.get(), &byte, 1, 0) == 0;
+}
+
+absl::StatusOr<std::shared_ptr<TraceeAddressSpace>> TraceeAddressSpaces::Of(pid_t process) {
+  std::weak_ptr<TraceeAddressSpace>& known = spaces_[process];
+  // It may have executed another program since.
+  if (auto space = known.lock(); space != nullptr && !space->HasEnded()) return space;
+  auto space = TraceeAddressSpace::Open(process);
+  if (space.ok()) known = *space;
+  return space;
+}
 
 bool TraceeMemory::Zero(uint64_t offset, uint64_t length) {
   static constexpr uint8_t kZeros[64 << 10] = {};

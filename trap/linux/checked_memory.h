@@ -10,8 +10,9 @@
 namespace phantora {
 
 // A caller may be killed while it is served, and its number be another thread's then. So what was
-// read counts only if the call is pending afterwards, and nothing is written unless it is
-// (seccomp_unotify(2), "Fetching arguments"). Not by a kept /proc/TID/mem: that follows the
+// read first counts only if the call is pending afterwards, and nothing is written unless it is
+// (seccomp_unotify(2), "Fetching arguments"). Later reads are not checked again: if the caller dies
+// between, what a stranger's memory makes of its call stays with what is dead. Not by a kept /proc/TID/mem: that follows the
 // memory, not the process, and after vfork() and exec() it would be the parent's.
 class CheckedMemory : public RemoteMemory {
  public:
@@ -19,7 +20,9 @@ class CheckedMemory : public RemoteMemory {
       : RemoteMemory(thread), call_(call), listener_(listener) {}
 
   bool Read(RemoteAddress from, void* out, uint64_t length) const override {
-    return RemoteMemory::Read(from, out, length) && listener_->StillPending(call_);
+    if (!RemoteMemory::Read(from, out, length)) return false;
+    if (!has_read_) has_read_ = listener_->StillPending(call_);
+    return has_read_;
   }
   bool Write(RemoteAddress to, const void* data, uint64_t length) const override {
     return listener_->StillPending(call_) && RemoteMemory::Write(to, data, length);
@@ -28,6 +31,7 @@ class CheckedMemory : public RemoteMemory {
  private:
   const uint64_t call_;
   NotifyListener* const listener_;
+  mutable bool has_read_ = false;  // and was pending after that
 };
 
 }  // namespace phantora

@@ -307,7 +307,7 @@ setup_drivers() {
 
 python_key() {
   printf '%s %s %s\n' "$($system_python -c 'import sys; print(sys.version_info[:2])')" "$venv" \
-    "$(sha256sum <"$root/tools/requirements.txt")"
+    "$(sha256sum <"$root/tools/setup/requirements.txt")"
 }
 
 python_disk_space() {
@@ -318,7 +318,7 @@ python_disk_space() {
 }
 
 pip_install() {
-  local command=("$venv/bin/python" -m pip install --requirement "$root/tools/requirements.txt")
+  local command=("$venv/bin/python" -m pip install --requirement "$root/tools/setup/requirements.txt")
   # Someone who watches sees pip's progress; a log needs only the end of it.
   if [[ -t 2 ]]; then "${command[@]}" >&2; else run_logged pip "${command[@]}" --progress-bar off; fi
 }

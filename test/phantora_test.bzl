@@ -40,8 +40,6 @@ def conformance_test(gpu, driver, host_time = "real"):
         ],
         # With fixed time, illegal_access and kill_child take a minute each.
         size = "medium" if host_time == "real" else "large",
-        # Simulated time is young: a failure is repeated, and shown as FLAKY.
-        flaky = host_time != "real",
     )
 
 def programs_test(gpu, driver, programs):

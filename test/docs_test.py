@@ -1,0 +1,38 @@
+#!/usr/bin/env python3
+"""The documents name files that are there, and link to them.
+
+usage: docs_test.py DOCUMENT...
+"""
+
+import os
+import re
+import sys
+import unittest
+
+DOCUMENTS = [os.path.realpath(path) for path in sys.argv[1:]]
+ROOT = os.path.dirname(next(path for path in DOCUMENTS if os.path.basename(path) == "README.md"))
+NAMED = re.compile(r"`((?:clock|docs|examples|fabric|profiles|test|tools|trap|uvm_model)/[\w./-]+)`")
+LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
+# A name without its ending is that of a library.
+ENDINGS = ("", ".h", ".cc", ".py", ".sh", "_test.cc", "_test.py")
+
+
+class DocumentsTest(unittest.TestCase):
+    def test_what_they_name_is_there(self):
+        missing = []
+        for document in DOCUMENTS:
+            with open(document, encoding="utf-8") as file:
+                text = file.read()
+            named = [os.path.join(ROOT, path) for path in NAMED.findall(text)]
+            linked = [os.path.join(os.path.dirname(document), path) for path in LINK.findall(text) if "://" not in path]
+            self.assertTrue(named or linked or os.path.basename(document) in ("CHANGELOG.md", "system_calls.md",
+                                                                             "cluster_schema.md", "report_schema.md"))
+            missing += [(os.path.relpath(document, ROOT), os.path.relpath(path, ROOT)) for path in named
+                        if not any(os.path.exists(path + ending) for ending in ENDINGS)]
+            missing += [(os.path.relpath(document, ROOT), os.path.relpath(path, ROOT)) for path in linked
+                        if not os.path.exists(path)]
+        self.assertEqual(missing, [])
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])

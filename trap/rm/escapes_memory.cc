@@ -1,0 +1,208 @@
+// RmDevice's escapes about memory: the heap, and mappings.
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "trap/abi/generated/escapes.h"
+#include "trap/abi/generated/nv_status.h"
+#include "trap/abi/generated/rm_classes.h"
+#include "trap/rm/effective_user.h"
+#include "trap/rm/escape_block.h"
+#include "trap/rm/event_device.h"
+#include "trap/rm/rm_control.h"
+#include "trap/rm/rm_device.h"
+#include "trap/rm/rm_resources.h"
+#include "trap/rm/rm_sharing.h"
+
+namespace phantora {
+namespace {
+
+using namespace abi;  // NOLINT: NVIDIA's names
+
+}  // namespace
+
+uint32_t RmDevice::HeapAllocSize(CallContext& call, RmClient& client, Block& block) {
+  // The 550 structure only has more behind AllocSize's last field.
+  auto& params = As<NVOS32_PARAMETERS>(block);
+  auto& request = params.data.AllocSize;
+  RmObject* parent = client.Find(params.hObjectParent);
+  if (parent == nullptr || parent->gpu < 0) return NV_ERR_INVALID_OBJECT_PARENT;
+  constexpr uint64_t kLargest = uint64_t{1} << 48;
+  if (request.size == 0) return NV_ERR_INVALID_ARGUMENT;
+  if (request.size > kLargest) return NV_ERR_NO_MEMORY;
+  RmObject object{.handle = request.hMemory,
+                  .parent = params.hObjectParent,
+                  .class_id = NV50_MEMORY_VIRTUAL,
+                  .gpu = parent->gpu,
+                  .children = {},
+                  .resource = {}};
+  const uint32_t location =
+      (request.attr & NVOS32_ATTR_LOCATION_MASK) >> NVOS32_ATTR_LOCATION_SHIFT;
+  const bool vidmem =
+      location == NVOS32_ATTR_LOCATION_VIDMEM || location == NVOS32_ATTR_LOCATION_ANY;
+  const uint64_t page = PageSizeFor(request.attr, vidmem, request.size);
+  const uint64_t bytes = (request.size + page - 1) / page * page;
+  if ((request.flags & NVOS32_ALLOC_FLAGS_VIRTUAL) != 0) {
+    auto range = std::make_shared<VirtualRangeResource>();
+    range->base = request.offset;
+    range->size = bytes;
+    object.resource = std::move(range);
+  } else {
+    object.class_id = vidmem ? NV01_MEMORY_LOCAL_USER : NV01_MEMORY_SYSTEM;
+    const uint32_t status = AllocMemory(*rm_, call, parent->gpu, vidmem, bytes, &object.resource);
+    if (status != NV_OK) return status;
+    request.offset = 0;
+  }
+  const VidmemHeap& heap = *rm_->machine->gpus[parent->gpu].heap;
+  const uint32_t status = client.Insert(std::move(object), &request.hMemory);
+  if (status != NV_OK) return status;
+  request.size = bytes;
+  request.limit = bytes - 1;
+  request.address = 0;
+  if ((request.attr & NVOS32_ATTR_PAGE_SIZE_MASK) == 0) {
+    const uint32_t code = page == 4096          ? NVOS32_ATTR_PAGE_SIZE_4KB
+                          : page == (64u << 10) ? NVOS32_ATTR_PAGE_SIZE_BIG
+                                                : NVOS32_ATTR_PAGE_SIZE_HUGE;
+    request.attr |= code << NVOS32_ATTR_PAGE_SIZE_SHIFT;
+  }
+  if (location == NVOS32_ATTR_LOCATION_ANY) request.attr &= ~NVOS32_ATTR_LOCATION_MASK;
+  params.total = heap.capacity();
+  params.free = heap.free();
+  return NV_OK;
+}
+
+int RmDevice::VidHeapControl(CallContext& call, Block& block) {
+  auto& params = As<NVOS32_PARAMETERS>(block);
+  RmClient* client = rm_->server.FindFor(call.process(), params.hRoot);
+  if (client == nullptr) {
+    params.status = NV_ERR_INVALID_CLIENT;
+    return 0;
+  }
+  switch (params.function) {
+    case NVOS32_FUNCTION_ALLOC_SIZE:
+    case NVOS32_FUNCTION_ALLOC_SIZE_RANGE:
+      params.status = HeapAllocSize(call, *client, block);
+      break;
+    case NVOS32_FUNCTION_FREE:
+      params.status = client->Free(params.data.Free.hMemory);
+      break;
+    case NVOS32_FUNCTION_INFO: {
+      RmObject* device = client->Find(params.hObjectParent);
+      if (device == nullptr || device->gpu < 0) {
+        params.status = NV_ERR_INVALID_OBJECT_PARENT;
+        break;
+      }
+      const VidmemHeap& heap = *rm_->machine->gpus[device->gpu].heap;
+      params.total = heap.capacity();
+      params.free = params.data.Info.size = heap.free();
+      params.data.Info.offset = params.data.Info.base = 0;
+      params.status = NV_OK;
+      break;
+    }
+    case NVOS32_FUNCTION_ALLOC_OS_DESCRIPTOR: {
+      auto& request = params.data.AllocOsDesc;
+      RmObject* parent = client->Find(params.hObjectParent);
+      if (parent == nullptr || parent->gpu < 0) {
+        params.status = NV_ERR_INVALID_OBJECT_PARENT;
+        break;
+      }
+      RmObject object{.handle = request.hMemory,
+                      .parent = params.hObjectParent,
+                      .class_id = NV01_MEMORY_SYSTEM_OS_DESCRIPTOR,
+                      .gpu = parent->gpu,
+                      .children = {},
+                      .resource = {}};
+      params.status = AllocOsDescriptor(*rm_, call, parent->gpu, RemoteAddress{request.descriptor},
+                                        request.limit + 1, &object.resource);
+      if (params.status == NV_OK) {
+        params.status = client->Insert(std::move(object), &request.hMemory);
+      }
+      break;
+    }
+    default:
+      rm_->machine->unknowns->Count("heap function", params.function,
+                                    "answered NV_ERR_NOT_SUPPORTED");
+      params.status = NV_ERR_NOT_SUPPORTED;
+      break;
+  }
+  Trace(call, NV_ESC_RM_VID_HEAP_CONTROL,
+        absl::StrFormat("function %d: %s", params.function, StatusText(params.status)));
+  return 0;
+}
+
+int RmDevice::MapMemory(CallContext& call, Block& block) {
+  auto& with_fd = As<nv_ioctl_nvos33_parameters_with_fd>(block);
+  auto& params = with_fd.params;
+  RmClient* client = rm_->server.FindFor(call.process(), params.hClient);
+  RmObject* object = client == nullptr ? nullptr : client->Find(params.hMemory);
+  std::shared_ptr<MemoryObject> memory;
+  if (object != nullptr) {
+    if (auto resource = object->As<MemoryResource>()) memory = resource->memory;
+    if (auto resource = object->As<DoorbellResource>()) memory = resource->doorbell->page;
+  }
+  if (client == nullptr) {
+    params.status = NV_ERR_INVALID_CLIENT;
+  } else if (memory == nullptr || memory->MappableFd() < 0 ||
+             call.DeviceAt(with_fd.fd) == nullptr) {
+    params.status = NV_ERR_INVALID_OBJECT_HANDLE;
+  } else if (params.offset != 0 || params.length > memory->size()) {
+    // The caller maps the descriptor from offset 0 on; both drivers always map
+    // whole objects.
+    rm_->machine->unknowns->Count("partial mapping", params.offset,
+                                  "refused as NV_ERR_INVALID_ARGUMENT");
+    params.status = NV_ERR_INVALID_ARGUMENT;
+  } else {
+    // From now on the descriptor is the memory itself, and the caller's mmap of
+    // it needs no help.
+    params.status =
+        call.Replace(with_fd.fd, memory->MappableFd()).ok() ? NV_OK : NV_ERR_INVALID_ARGUMENT;
+    params.pLinearAddress = 0;
+  }
+  Trace(call, NV_ESC_RM_MAP_MEMORY,
+        absl::StrFormat("object 0x%x length 0x%x fd %d: %s", params.hMemory, params.length,
+                        with_fd.fd, StatusText(params.status)));
+  return 0;
+}
+
+int RmDevice::UnmapMemory(CallContext& call, Block& block) {
+  // The pages go with the caller's munmap.
+  auto& params = As<NVOS34_PARAMETERS>(block);
+  params.status = NV_OK;
+  Trace(call, NV_ESC_RM_UNMAP_MEMORY, absl::StrFormat("object 0x%x", params.hMemory));
+  return 0;
+}
+
+int RmDevice::MapMemoryDma(CallContext& call, Block& block) {
+  auto& params = As<NVOS46_PARAMETERS>(block);
+  RmClient* client = rm_->server.FindFor(call.process(), params.hClient);
+  RmObject* memory = client == nullptr ? nullptr : client->Find(params.hMemory);
+  RmObject* space = client == nullptr ? nullptr : client->Find(params.hDma);
+  auto resource = memory == nullptr ? nullptr : memory->As<MemoryResource>();
+  std::shared_ptr<GpuContext> context;
+  if (space != nullptr) {
+    if (auto va_space = space->As<VaSpaceResource>()) context = va_space->context;
+  }
+  if (resource == nullptr || context == nullptr) {
+    params.status = NV_ERR_INVALID_OBJECT_HANDLE;
+  } else {
+    params.status =
+        context->memory.Map(params.dmaOffset, params.length, resource->memory, params.offset)
+            ? NV_OK
+            : NV_ERR_INVALID_ARGUMENT;
+  }
+  Trace(call, NV_ESC_RM_MAP_MEMORY_DMA,
+        absl::StrFormat("object 0x%x at 0x%x length 0x%x: %s", params.hMemory, params.dmaOffset,
+                        params.length, StatusText(params.status)));
+  return 0;
+}
+
+int RmDevice::UnmapMemoryDma(CallContext& call, Block& block) {
+  // No driver library was seen to use it; the length is known to 550 only.
+  rm_->machine->unknowns->Count("escape", NV_ESC_RM_UNMAP_MEMORY_DMA,
+                                "NV_ESC_RM_UNMAP_MEMORY_DMA; answered EINVAL");
+  return -EINVAL;
+}
+
+}  // namespace phantora

@@ -118,8 +118,6 @@ class ProfilerTest(unittest.TestCase):
                                          status=125))
         self.assertIn("uses no measured prices", run(
             [PHANTORA_RUN, "--model-only", "--rows", self.rows, "--", "true"], status=125))
-        self.assertIn("not built", run([PHANTORA_RUN, "--execute", "gpu", "--", "true"],
-                                       status=125))
 
 
 if __name__ == "__main__":

@@ -107,6 +107,25 @@ class SetUpTest(unittest.TestCase):
                 self.assertFalse(os.path.exists(ran), options)
 
 
+    def test_a_dry_run_starts_and_writes_nothing(self):
+        with tempfile.TemporaryDirectory() as folder:
+            ran, trace = os.path.join(folder, "ran"), os.path.join(folder, "trace.json")
+            with open(trace, "w", encoding="ascii") as file:
+                file.write("of another run")
+            result = phantora("touch", ran, options=["--dry-run", "--trace", trace, "--cluster", "dgx-h100:2",
+                                                     "--record-step", os.path.join(folder, "step.json")])
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertIn("would start 16 times: touch", result.stdout)
+            self.assertIn("rank 15 on dgx-h100-1", result.stdout)
+            with open(trace, encoding="ascii") as file:
+                self.assertEqual(file.read(), "of another run")
+            self.assertEqual(os.listdir(folder), ["trace.json"])
+            nowhere = os.path.join(folder, "nowhere", "file")
+            result = phantora("true", options=["--dry-run", "--trace", nowhere])
+            self.assertEqual(result.returncode, CANNOT_SET_UP)
+            self.assertIn(nowhere, result.stderr)
+
+
 class ProcessTest(unittest.TestCase):
     def test_a_signal_is_forwarded(self):
         run = start("sh", "-c", "trap 'exit 42' TERM; echo ready; while :; do sleep 0.1; done")

@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 
 #include "absl/strings/str_cat.h"
 #include "trap/linux/unique_fd.h"
@@ -28,6 +29,28 @@ absl::Status CheckWritable(const std::string& path) {
       absl::StrCat("cannot write ", path, ": ", std::strerror(errno)));
 }
 
+// Nothing is made or emptied: could it be?
+absl::Status CheckOnly(const std::string& path) {
+  if (path.empty() || access(path.c_str(), W_OK) == 0) return absl::OkStatus();
+  const std::filesystem::path parent = std::filesystem::absolute(path).parent_path();
+  if (errno == ENOENT && access(parent.c_str(), W_OK | X_OK) == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("cannot write ", path, ": ", std::strerror(errno)));
+}
+
+absl::StatusOr<RunOutputs> CheckAll(const SessionOptions& options) {
+  const std::string& ranks = options.job.output;
+  const bool is_directory = ranks != "prefix" && ranks != "merged";
+  for (const std::string& path :
+       {options.log_calls, options.trace, options.report, options.log_kernels, options.missing.list,
+        options.record_step, is_directory ? ranks : std::string()}) {
+    if (auto status = CheckOnly(path); !status.ok()) return status;
+  }
+  RunOutputs outputs;
+  outputs.calls = std::make_unique<CallLog>();
+  return outputs;
+}
+
 absl::Status OpenRanks(const SessionOptions& options, const Job& job, RunOutputs& outputs) {
   std::vector<std::string> labels;
   for (const RankCommand& rank : job.ranks) labels.push_back(rank.label);
@@ -43,6 +66,7 @@ absl::Status OpenRanks(const SessionOptions& options, const Job& job, RunOutputs
 
 absl::StatusOr<RunOutputs> RunOutputs::Open(const SessionOptions& options, const RunPlan& plan,
                                             ProfilerClient* profiler) {
+  if (options.dry_run) return CheckAll(options);
   RunOutputs outputs;
   outputs.calls = std::make_unique<CallLog>();
   absl::Status status;

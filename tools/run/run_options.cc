@@ -1,0 +1,384 @@
+#include "tools/run/run_options.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <sstream>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "profiles/gpu/gpu_profile.h"
+#include "tools/run/option_effects.h"
+#include "trap/rm/machine.h"
+
+namespace phantora {
+namespace {
+
+constexpr char kVersion[] = "0.1.0";
+constexpr char kUsage[] =
+    "phantora-run [OPTIONS] -- COMMAND [ARGUMENTS...]\n"
+    "phantora-run doctor\n"
+    "phantora-run --cluster list\n\n"
+    "Runs COMMAND, unmodified, as if this machine had NVIDIA GPUs, or were a cluster of such\n"
+    "machines. 'doctor' checks whether this machine can.";
+constexpr char kExitStatus[] =
+    "Exit status: the command's, or 128 + N if signal N ended it; 126 or 127 if it cannot be\n"
+    "run; 125 if phantora-run cannot set things up, and has not run it; 70 if phantora-run's\n"
+    "supervisor died; 1 if NCCL failed.";
+
+// A word for each value. Its number is no word for it, unlike with CLI::CheckedTransformer.
+template <typename T>
+CLI::Option* AddChoice(CLI::App& app, const std::string& name, T* value,
+                       const std::vector<std::pair<std::string, T>>& choices,
+                       const std::string& description) {
+  std::vector<std::string> words;
+  for (const auto& [word, unused] : choices) words.push_back(word);
+  const std::string list = absl::StrJoin(words, "|");
+  const auto known = [choices, words, name](const std::string& given) -> std::string {
+    if (std::find(words.begin(), words.end(), given) != words.end()) return "";
+    return absl::StrCat("'", given, "' is none of ", absl::StrJoin(words, ", "));
+  };
+  return app
+      .add_option_function<std::string>(
+          name,
+          [value, choices](const std::string& given) {
+            for (const auto& [word, meant] : choices) {
+              if (word == given) *value = meant;
+            }
+          },
+          description)
+      ->check(known)
+      ->type_name(list);
+}
+
+std::string CheckBytes(const std::string& given) {
+  int64_t bytes;
+  if (given == "full" || (absl::SimpleAtoi(given, &bytes) && bytes >= 0)) return "";
+  return absl::StrCat("'", given, "' is neither 'full' nor a number of bytes");
+}
+
+std::string CheckScale(const std::string& given) {
+  double scale;
+  if (absl::SimpleAtod(given, &scale) && std::isfinite(scale) && scale > 0) return "";
+  return absl::StrCat("'", given, "' is no number above 0");
+}
+
+CLI::Validator Between(int least, int most) { return CLI::Range(least, most).description(""); }
+
+class Parser {
+ public:
+  Parser();
+  RunRequest Parse(const std::vector<std::string>& arguments);
+
+ private:
+  void AddMachine();
+  void AddCluster();
+  void AddTime();
+  void AddNccl();
+  void AddPrices();
+  void AddOutputs();
+  void AddGeneral();
+  RunRequest Printed(const CLI::ParseError& error) const;
+  RunRequest Refused(const std::string& why) const;
+  RunRequest Checked(bool separated);
+  RunRequest ListClusters() const;
+  // The first option on the command line that would do nothing; "" if there is none.
+  std::string WithoutEffect() const;
+  // Was any option given at all?
+  bool AnyOption() const;
+
+  SessionOptions options_;
+  CLI::App app_;
+};
+
+Parser::Parser() : app_(kUsage, "phantora-run") {
+  app_.set_version_flag("--version", absl::StrCat("phantora-run ", kVersion));
+  app_.footer(kExitStatus);
+  AddMachine();
+  AddCluster();
+  AddTime();
+  AddNccl();
+  AddPrices();
+  AddOutputs();
+  AddGeneral();
+  // From the first word that is no option on, everything is the command's.
+  app_.prefix_command();
+}
+
+void Parser::AddMachine() {
+  const std::string group = "The machine";
+  app_.add_option("--gpu", options_.gpu,
+                  absl::StrCat("GPU personality: ", absl::StrJoin(GpuProfileNames(), ", "),
+                               ", or a .json file"))
+      ->type_name("GPU")
+      ->capture_default_str()
+      ->group(group);
+  app_.add_option("--gpus", options_.gpus,
+                  absl::StrCat("how many GPUs the machine has, at most ", kMostGpus))
+      ->check(Between(1, kMostGpus))
+      ->type_name("N")
+      ->capture_default_str()
+      ->group(group);
+  app_.add_option("--driver", options_.driver,
+                  "driver libraries: auto, a version, or the directory of libcuda.so.1")
+      ->type_name("auto|VERSION|DIR")
+      ->capture_default_str()
+      ->group(group);
+  app_.add_flag("--force-driver-abi", options_.force_driver_abi,
+                "use the nearest known interface for an untested driver version")
+      ->group(group);
+}
+
+void Parser::AddCluster() {
+  const std::string group = "A cluster";
+  auto* cluster = app_.add_option("--cluster", options_.job.cluster,
+                                  "a cluster: a preset ('list' prints them) or a .yaml file, with "
+                                  ":N for N hosts; the command is started once per GPU")
+                      ->type_name("NAME[:N]|FILE[:N]")
+                      ->group(group);
+  app_.get_option("--gpu")->excludes(cluster);
+  app_.get_option("--gpus")->excludes(cluster);
+  auto* start = AddChoice<Started>(
+      app_, "--start", &options_.job.started,
+      {{"auto", Started::kAuto},
+       {"per-rank", Started::kPerRank},
+       {"per-host", Started::kPerHost},
+       {"once", Started::kOnce}},
+      "how often the command is started on a cluster. per-rank: once per GPU; per-host: for "
+      "launchers such as torchrun; once: on the first host; auto (default): per-host for "
+      "torchrun, else per-rank");
+  start->needs(cluster)->group(group);
+  app_.add_flag_callback(
+          "--per-host", [this] { options_.job.started = Started::kPerHost; },
+          "the same as --start per-host")
+      ->needs(cluster)
+      ->excludes(start)
+      ->group(group);
+  app_.add_option("--ranks-per-host", options_.job.ranks_per_host,
+                  "start fewer ranks than a host has GPUs")
+      ->check(Between(1, kMostGpus))
+      ->type_name("N")
+      ->needs(cluster)
+      ->group(group);
+  AddChoice<std::optional<bool>>(
+      app_, "--share-memory", &options_.share_memory,
+      {{"auto", std::nullopt}, {"on", true}, {"off", false}},
+      "ranks share memory that is the same until they write to it, so that more of them fit: "
+      "auto (default: if there is little), on or off")
+      ->needs(cluster)
+      ->group(group);
+  app_.add_option("--rank-env", options_.job.variables,
+                  "environment variables that ranks get: torch (RANK, MASTER_ADDR, ...), slurm, "
+                  "ompi, none, or several with commas")
+      ->type_name("KIND,...")
+      ->capture_default_str()
+      ->needs(cluster)
+      ->group(group);
+  app_.add_option("--output", options_.job.output,
+                  "what ranks write. prefix: whole lines after '[rank 3] '; merged: as it comes; "
+                  "else a directory that gets a file per rank")
+      ->type_name("prefix|merged|DIR")
+      ->capture_default_str()
+      ->needs(cluster)
+      ->group(group);
+}
+
+void Parser::AddTime() {
+  const std::string group = "Time";
+  AddChoice<HostTimeMode>(app_, "--host-time", &options_.host_time.mode,
+                          {{"measured", HostTimeMode::kMeasured},
+                           {"fixed", HostTimeMode::kFixed},
+                           {"zero", HostTimeMode::kZero},
+                           {"real", HostTimeMode::kReal}},
+                          "what the program's own code takes. measured: its processor time here "
+                          "(default); fixed: a charge per call, nearly the same in every run; "
+                          "zero: nothing; real: nothing is simulated")
+      ->group(group);
+  app_.add_option(
+          "--host-scale", options_.host_time.scale,
+          "measured time is multiplied by this: below 1 for a target with faster processors")
+      ->check(CheckScale)
+      ->type_name("FACTOR")
+      ->capture_default_str()
+      ->group(group);
+  app_.add_option("--nice", options_.nice,
+                  "nice value, 0 to 19, of processes that use a GPU in real time, where they wait "
+                  "by spinning (default: 19)")
+      ->check(Between(0, 19))
+      ->type_name("N")
+      ->group(group);
+}
+
+void Parser::AddNccl() {
+  const std::string group = "NCCL";
+  AddChoice<bool>(app_, "--nccl", &options_.native_nccl, {{"ours", false}, {"native", true}},
+                  "which libnccl.so.2 the program gets. ours: one that crosses the emulated "
+                  "network (default); native: its own, inside one host")
+      ->group(group);
+  app_.add_option_function<std::string>(
+          "--nccl-reduce",
+          [this](const std::string& given) {
+            if (given == "full") {
+              options_.largest_reduction = std::numeric_limits<int64_t>::max();
+            } else {
+              (void)absl::SimpleAtoi(given, &options_.largest_reduction);  // as checked
+            }
+          },
+          "bytes of the largest NCCL reduction whose result is computed; of larger ones it is "
+          "what rank 0 contributed. 'full' computes all")
+      ->check(CheckBytes)
+      ->type_name("BYTES|full")
+      ->default_str(absl::StrCat(options_.largest_reduction))
+      ->group(group);
+}
+
+void Parser::AddPrices() {
+  const std::string group = "What kernels take";
+  app_.add_option("--kernel-time", options_.kernel_microseconds,
+                  "microseconds that every kernel takes (default: what a cost model says; 0 in "
+                  "real time)")
+      ->check(CLI::Validator(CLI::NonNegativeNumber).description(""))
+      ->type_name("US")
+      ->group(group);
+  app_.add_flag_callback(
+          "--model-only", [this] { options_.measured_rows = false; },
+          "price kernels by the model alone, not by what was measured of them")
+      ->group(group);
+  app_.add_option("--missing", options_.missing.list,
+                  "write every kernel launch that had no measured price, with all that it takes to "
+                  "measure it, to this file, for phantora-profile")
+      ->type_name("FILE")
+      ->group(group);
+  app_.add_option("--rows", options_.missing.rows,
+                  "measured prices of your own (from phantora-profile), before those that ship")
+      ->type_name("FILE")
+      ->group(group);
+  auto* measure =
+      app_.add_flag("--gpu-profiler", options_.missing.measure,
+                    "measure kernels without a measured price on the GPU of this machine, which "
+                    "must be the one that is emulated, and add them to --rows FILE (default: a "
+                    "file in the cache)")
+          ->group(group);
+  app_.add_option("--gpu-profiler-command", options_.missing.profiler,
+                  "what measures them: a command that does as 'phantora-profile - --results -', "
+                  "for instance over ssh")
+      ->type_name("COMMAND")
+      ->needs(measure)
+      ->group(group);
+}
+
+void Parser::AddOutputs() {
+  const auto add = [this](const char* name, std::string* file, const char* type,
+                          const char* description) {
+    app_.add_option(name, *file, description)->type_name(type)->group("What is written");
+  };
+  add("--report", &options_.report, "DIR",
+      "write report.html and report.json about the run into this directory");
+  add("--trace", &options_.trace, "FILE",
+      "write a timeline of the GPUs to this file, for ui.perfetto.dev");
+  add("--record-step", &options_.record_step, "FILE",
+      "write what rank 0's GPU did, and what each piece of work waited for, to this file, for "
+      "phantora-replay");
+  add("--log-calls", &options_.log_calls, "FILE", "write every driver call to this file");
+  add("--log-kernels", &options_.log_kernels, "FILE",
+      "write every distinct kernel launch, and what its price was made from, to this file (JSON "
+      "lines)");
+}
+
+void Parser::AddGeneral() {
+  app_.add_flag("--dry-run", options_.dry_run,
+                "check everything, start nothing, and say what would be started");
+  app_.add_flag_callback(
+      "--no-status", [this] { options_.status = false; },
+      "no status line on the terminal while simulated time passes");
+  app_.add_flag("-v,--verbose", options_.verbose, "say more");
+}
+
+RunRequest Parser::Printed(const CLI::ParseError& error) const {
+  std::ostringstream output, errors;
+  RunRequest request;
+  request.exit_status = app_.exit(error, output, errors) == 0 ? 0 : kCannotSetUp;
+  request.output = output.str();
+  request.errors = errors.str();
+  return request;
+}
+
+RunRequest Parser::Refused(const std::string& why) const {
+  RunRequest request;
+  request.exit_status = kCannotSetUp;
+  request.errors = absl::StrCat("phantora-run: ", why, "\n");
+  return request;
+}
+
+bool Parser::AnyOption() const {
+  const auto options = app_.get_options();
+  return std::any_of(options.begin(), options.end(),
+                     [](const CLI::Option* option) { return option->count() > 0; });
+}
+
+std::string Parser::WithoutEffect() const {
+  for (const OptionEffect& effect : OptionEffects()) {
+    if (app_.get_option(effect.option)->count() > 0 && !effect.has_effect(options_)) {
+      return absl::StrCat(effect.option, " ", effect.otherwise);
+    }
+  }
+  return "";
+}
+
+RunRequest Parser::ListClusters() const {
+  if (!options_.command.empty()) return Refused("--cluster list runs no command");
+  RunRequest request;
+  request.output = DescribeClusters();
+  return request;
+}
+
+RunRequest Parser::Checked(bool separated) {
+  if (options_.job.cluster == "list") return ListClusters();
+  const auto& command = options_.command;
+  if (!separated && !command.empty() && command[0].size() > 1 && command[0][0] == '-') {
+    return Refused(absl::StrCat("unknown option ", command[0], "; see --help"));
+  }
+  const bool doctor = !separated && command.size() == 1 && command[0] == "doctor";
+  if (doctor && AnyOption()) {
+    return Refused("doctor takes no options; '-- doctor' runs a command of that name");
+  }
+  RunRequest request;
+  if (doctor) {
+    request.action = RunAction::kDoctor;
+    return request;
+  }
+  if (const std::string why = WithoutEffect(); !why.empty()) return Refused(why);
+  if (command.empty()) {
+    request.exit_status = kCannotSetUp;
+    request.errors = app_.help();
+    return request;
+  }
+  request.action = RunAction::kSession;
+  request.options = options_;
+  return request;
+}
+
+RunRequest Parser::Parse(const std::vector<std::string>& arguments) {
+  try {
+    // CLI11 takes them from the back.
+    app_.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
+  } catch (const CLI::ParseError& error) {
+    return Printed(error);
+  }
+  options_.command = app_.remaining();
+  const bool separated = !options_.command.empty() && options_.command[0] == "--";
+  if (separated) options_.command.erase(options_.command.begin());
+  return Checked(separated);
+}
+
+}  // namespace
+
+RunRequest ParseRunOptions(const std::vector<std::string>& arguments) {
+  return Parser().Parse(arguments);
+}
+
+}  // namespace phantora

@@ -28,6 +28,12 @@ sigset_t ForwardedSignals() {
   return set;
 }
 
+void EndAll() {
+  if (!EndDescendants()) {
+    LogError("some processes of the run do not end, though they were killed (a hung file system?)");
+  }
+}
+
 }  // namespace
 
 int GuardianDiedSignal() { return SIGRTMIN + 1; }
@@ -66,13 +72,13 @@ int RunGuarded(const std::function<int(int signals)>& supervise) {
         if (child != supervisor) continue;
         // Whatever the way out: what lives on would be under a filter that nobody serves.
         if (WIFEXITED(status)) {
-          EndDescendants();
+          EndAll();
           return WEXITSTATUS(status);
         }
         LogError(absl::StrCat("the supervisor died (", strsignal(WTERMSIG(status)),
                               "); ending all ranks. Please report this with the output of "
                               "'phantora-run --verbose --log-calls FILE'."));
-        EndDescendants();
+        EndAll();
         return kSupervisorDied;
       }
     } else if (info.si_code != SI_KERNEL) {

@@ -2,8 +2,6 @@
 #ifndef PHANTORA_TRAP_LINUX_NATIVE_CALLS_H_
 #define PHANTORA_TRAP_LINUX_NATIVE_CALLS_H_
 
-#include <vector>
-
 #include "absl/types/span.h"
 #include "trap/linux/call_table.h"
 
@@ -14,7 +12,7 @@ struct NativeCalls {
   CallMode mode;
   int error;  // errno of kRefused
   const char* reason;
-  std::vector<int> numbers;
+  absl::Span<const int> numbers;
 };
 
 absl::Span<const NativeCalls> NativeCallGroups();

@@ -155,7 +155,7 @@ class KernelRowsTest(unittest.TestCase):
         spent = {source: sum(launch["time_us"] * launch["launches"] for launch in launches
                              if launch.get("source") == source) for source in ("measured", "interpolated")}
         self.assertGreater(spent["measured"], 0)
-        shipped = pathlib.Path(KERNEL_ROWS).resolve().parent.parent / "profiles/data/a100-sxm4-80gb/kernels.tsv"
+        shipped = pathlib.Path(KERNEL_ROWS).resolve().parents[2] / "profiles/data/a100-sxm4-80gb/kernels.tsv"
         table = rows_py("coverage", shipped, self.root / "kernels.jsonl").stdout.splitlines()
         total, *shares = next(line for line in table if line.startswith("all")).split("\t")[1:]
         for share, source in zip(shares, ("measured", "interpolated")):

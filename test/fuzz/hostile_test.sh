@@ -1,10 +1,10 @@
 #!/bin/sh
-# usage: hostile_test.sh PHANTORA_RUN DRIVER HOSTILE_TRACEE SEED PROGRAM...
-phantora_run=$1 driver=$2 hostile=$3 seed=$4
-shift 4
+# usage: hostile_test.sh PHANTORA_RUN DRIVER HOST_TIME HOSTILE_TRACEE SEED PROGRAM...
+phantora_run=$1 driver=$2 host_time=$3 hostile=$4 seed=$5
+shift 5
 for program in "$@"; do
   beside="$beside --beside $program"
 done
 # shellcheck disable=SC2086
-exec "$phantora_run" --host-time real --driver "$driver" -- "$hostile" --seed "$seed" --count 100000 \
+exec "$phantora_run" --no-status --host-time "$host_time" --driver "$driver" -- "$hostile" --seed "$seed" --count 100000 \
   --seconds 100 $beside

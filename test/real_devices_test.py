@@ -12,6 +12,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import unittest
 
 PHANTORA_RUN = os.path.abspath(sys.argv[1])
@@ -33,7 +34,7 @@ def way(name, open_it):
     found[name] = "emulated" if emulated else "reached" if os.read(file, 16) == b"real" else "other"
     os.close(file)
 def link(make, to):
-    name = "/tmp/phantora-way-%d-%d" % (os.getpid(), len(found))
+    name = "way-%d-%d" % (os.getpid(), len(found))
     make("/dev/" + to, name)
     try:
         return os.open(name, os.O_RDONLY)
@@ -47,7 +48,7 @@ def by_path_only():
     return os.open("/proc/self/fd/%d" % node, os.O_RDONLY)
 def race():
     name, end = ctypes.create_string_buffer(32), threading.Event()
-    a, b = b"/tmp/harmless0\\0", b"/dev/nvidia1\\0"
+    a, b = b"harmless0\\0", b"/dev/nvidia1\\0"
     name.raw = a + bytes(32 - len(a))
     def change():
         while not end.is_set():
@@ -68,13 +69,13 @@ def race():
         changer.join()
     raise OSError(2, "never")
 def mounted():
-    done = subprocess.run(["unshare", "-rm", "sh", "-c", "touch /tmp/phantora-mounted; mount --bind /dev/nvidia1 "
-                           "/tmp/phantora-mounted && cat /tmp/phantora-mounted"], stdout=subprocess.PIPE,
+    done = subprocess.run(["unshare", "-rm", "sh", "-c", "touch mounted; mount --bind /dev/nvidia1 "
+                           "mounted && cat mounted"], stdout=subprocess.PIPE,
                           stderr=subprocess.DEVNULL, check=False)
     if done.stdout == b"real":
         found["bind mount"] = "reached"
     raise OSError(1, "mount")
-open("/tmp/harmless0", "w").close()
+open("harmless0", "w").close()
 for node in sys.argv[1:]:
     way(node, lambda: os.open("/dev/" + node, os.O_RDONLY))
     way(node + ", O_RDWR", lambda: os.open("/dev/" + node, os.O_RDWR))
@@ -82,12 +83,12 @@ for node in sys.argv[1:]:
     way(node + ", link of /proc", lambda: os.open("/proc/self/root/dev/" + node, os.O_RDONLY))
     way(node + ", O_CREAT", lambda: os.open("/dev/" + node, os.O_RDWR | os.O_CREAT))
 way("through a linked directory", lambda: link(lambda a, b: os.symlink("/dev", b), "") and 0 or
-    os.open("/tmp/nowhere", os.O_RDONLY))
+    os.open("nowhere", os.O_RDONLY))
 way("O_PATH", by_path_only)
 way("a name that changes", race)
 way("bind mount", mounted)
-way("made anew", lambda: os.mknod("/tmp/phantora-node", 0o020600, os.makedev(195, 255)) or
-    os.open("/tmp/phantora-node", os.O_RDWR))
+way("made anew", lambda: os.mknod("node", 0o020600, os.makedev(195, 255)) or
+    os.open("node", os.O_RDWR))
 print(json.dumps(found))
 """
 
@@ -95,12 +96,12 @@ print(json.dumps(found))
 def inside():
     """In the namespace: makes /dev, and runs the tests."""
     run = lambda *words: subprocess.run(words, check=True)
-    os.makedirs("/tmp/phantora-dev", exist_ok=True)
-    run("mount", "--rbind", "/dev", "/tmp/phantora-dev")
+    real = tempfile.mkdtemp(dir=os.environ.get("TEST_TMPDIR"))
+    run("mount", "--rbind", "/dev", real)
     run("mount", "-t", "tmpfs", "none", "/dev")
     for name in KEPT:
         open("/dev/" + name, "w", encoding="ascii").close()
-        run("mount", "--bind", "/tmp/phantora-dev/" + name, "/dev/" + name)
+        run("mount", "--bind", os.path.join(real, name), "/dev/" + name)
     os.mkdir("/dev/shm")
     os.symlink("/proc/self/fd", "/dev/fd")
     os.mkdir("/dev/nvidia-caps")
@@ -115,8 +116,11 @@ class RealDevicesTest(unittest.TestCase):
         with open("/dev/nvidia0", encoding="ascii") as file:
             self.assertEqual(file.read(), "real")  # from outside a run, it does
         for options in ([], ["--host-time", "real"], ["--cluster", "dgx-h100:1", "--start", "once", "--output", "merged"]):
+            directory = tempfile.TemporaryDirectory()
+            self.addCleanup(directory.cleanup)
             result = subprocess.run([PHANTORA_RUN, "--no-status", *options, "--", sys.executable, "-c", WAYS,
-                                     *NODES], stdout=subprocess.PIPE, check=True, timeout=120)
+                                     *NODES], stdout=subprocess.PIPE, cwd=directory.name,
+                                    check=True, timeout=120)
             found = json.loads(result.stdout)
             self.assertGreater(len(found), 25)
             self.assertNotIn("reached", found.values(), found)

@@ -20,10 +20,16 @@ class Queue {
     mq_attr attributes{};
     attributes.mq_maxmsg = 1;
     attributes.mq_msgsize = 8;
-    const std::string name = "/phantora_timeouts_" + std::to_string(getpid());
-    queue_ = mq_open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600, &attributes);
-    CHECK(queue_ != -1 || errno == ENOSYS);
-    if (valid()) mq_unlink(name.c_str());
+    // Names are the machine's: a process of another namespace may have this one's number, and one
+    // that was killed may have left its queue.
+    for (int attempt = 0; !valid() && (attempt == 0 || errno == EEXIST); ++attempt) {
+      CHECK(attempt < kAttempts);
+      const std::string name =
+          "/phantora_timeouts_" + std::to_string(getpid()) + "_" + std::to_string(attempt);
+      queue_ = mq_open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600, &attributes);
+      if (valid()) mq_unlink(name.c_str());
+    }
+    CHECK(valid() || errno == ENOSYS);
   }
   ~Queue() {
     if (valid()) mq_close(queue_);
@@ -39,7 +45,8 @@ class Queue {
   }
 
  private:
-  mqd_t queue_;
+  static constexpr int kAttempts = 100;
+  mqd_t queue_ = -1;
 };
 
 // One semaphore of System V; invalid where the kernel has none.

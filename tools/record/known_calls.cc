@@ -75,8 +75,8 @@ std::string EmulatorKnows(const RecordedCall& call, const std::string& driver) {
   if (call.kind == "alloc") return YesNo(KnowsClass(number));
   if (call.kind == "uvm") return YesNo(UvmDevice::Knows(number));
   const ControlRow* row = FindControl(number);
-  const uint32_t bytes = row == nullptr ? ControlRow::kAbsent : row->SizeFor(AbiOf(driver));
-  if (bytes == ControlRow::kAbsent) return "no";
+  const uint32_t bytes = row == nullptr ? kAbsentControl : row->versions.For(AbiOf(driver)).size;
+  if (bytes == kAbsentControl) return "no";
   return bytes == call.bytes ? "yes" : absl::StrCat("with ", bytes, " bytes");
 }
 

@@ -180,6 +180,7 @@ void EmulatedCluster::MakeHost(int number) {
               .services = &services_,
               .log = options_.outputs->calls.get(),
               .unknowns = unknowns_.get(),
+              .quiet = &quiet_,
               .memory_observer = simulated() ? &recorder_ : nullptr},
       [this, number](pid_t process) {
         if (simulated()) namer_.Prepare(process);

@@ -32,6 +32,7 @@
 #include "trap/nccl/nccl_runtime.h"
 #include "trap/rm/os_events.h"
 #include "trap/turn_lock.h"
+#include "trap/quiet_successes.h"
 #include "trap/unknowns.h"
 
 namespace phantora {
@@ -67,6 +68,7 @@ class EmulatedCluster {
 
   TurnLock& machine_lock() { return machine_lock_; }
   Unknowns& unknowns() { return *unknowns_; }
+  QuietSuccesses& quiet() { return quiet_; }
   GpuTimelines& timelines() { return timelines_; }
   GpuScheduler& scheduler() { return scheduler_; }
   RunRecorder& recorder() { return recorder_; }
@@ -91,6 +93,7 @@ class EmulatedCluster {
 
   const Options options_;
   const std::unique_ptr<Unknowns> unknowns_;
+  QuietSuccesses quiet_;
   MonotonicTimeSource time_;
   OsEvents events_;
   const InternalKernels internal_kernels_;

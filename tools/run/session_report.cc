@@ -144,6 +144,9 @@ void SessionReport::TellSummary() {
                             services.pricer->Source(), " (see docs/LIMITATIONS.md)"));
   }
   if (!options.verbose) return;
+  if (const std::string quiet = from_.cluster->quiet().Report(); !quiet.empty()) {
+    LogInfo(absl::StrCat("calls that succeeded without anything being done:\n", quiet));
+  }
   const auto& counters = from_.supervisor->time()->counters();
   LogInfo(
       absl::StrFormat("%d clock reads, %d held calls (%d waits for GPUs), %d jumps, %d looks "

@@ -25,8 +25,7 @@ constexpr uint32_t kNvidiaVendor = 0x10de;
 
 }  // namespace
 
-int RmDevice::CheckVersion(CallContext& call, Block& block) {
-  auto& params = As<nv_ioctl_rm_api_version_t>(block);
+int RmDevice::CheckVersion(CallContext& call, nv_ioctl_rm_api_version_t& params) {
   params.versionString[sizeof params.versionString - 1] = '\0';
   Trace(call, NV_ESC_CHECK_VERSION_STR, params.versionString);
   const std::string& version = rm_->machine->driver.text;
@@ -65,14 +64,13 @@ int RmDevice::CardInfo(CallContext& call, Block& block) {
   return 0;
 }
 
-int RmDevice::SysParams(CallContext& call, Block& block) {
-  As<nv_ioctl_sys_params_t>(block).memblock_size = 128 << 20;
+int RmDevice::SysParams(CallContext& call, nv_ioctl_sys_params_t& params) {
+  params.memblock_size = 128 << 20;
   Trace(call, NV_ESC_SYS_PARAMS, "");
   return 0;
 }
 
-int RmDevice::NumaInfo(CallContext& call, Block& block) {
-  auto& params = As<nv_ioctl_numa_info_t>(block);
+int RmDevice::NumaInfo(CallContext& call, nv_ioctl_numa_info_t& params) {
   std::memset(&params, 0, sizeof params);
   params.nid = -1;
   params.status = NV_IOCTL_NUMA_STATUS_DISABLED;
@@ -80,16 +78,15 @@ int RmDevice::NumaInfo(CallContext& call, Block& block) {
   return 0;
 }
 
-int RmDevice::RegisterFd(CallContext& call, Block& block) {
+int RmDevice::RegisterFd(CallContext& call, nv_ioctl_register_fd_t& params) {
   // Ties a GPU's file to its control file; both must be ours.
-  const int control = As<nv_ioctl_register_fd_t>(block).ctl_fd;
+  const int control = params.ctl_fd;
   auto device = std::dynamic_pointer_cast<RmDevice>(call.DeviceAt(control));
   Trace(call, NV_ESC_REGISTER_FD, absl::StrCat("control fd ", control));
   return device != nullptr && device->minor_ == kControlMinor ? 0 : -EINVAL;
 }
 
-int RmDevice::AllocOsEvent(CallContext& call, Block& block) {
-  auto& params = As<nv_ioctl_alloc_os_event_t>(block);
+int RmDevice::AllocOsEvent(CallContext& call, nv_ioctl_alloc_os_event_t& params) {
   // Only a descriptor of ours may be replaced.
   auto device = std::dynamic_pointer_cast<RmDevice>(call.DeviceAt(params.fd));
   const bool replaced =
@@ -101,26 +98,34 @@ int RmDevice::AllocOsEvent(CallContext& call, Block& block) {
   return 0;
 }
 
-int RmDevice::FreeOsEvent(CallContext& call, Block& block) {
-  // The event ends with its objects and descriptors.
-  auto& params = As<nv_ioctl_free_os_event_t>(block);
+int RmDevice::FreeOsEvent(CallContext& call, nv_ioctl_free_os_event_t& params) {
   params.Status = NV_OK;
   Trace(call, NV_ESC_FREE_OS_EVENT, absl::StrCat("fd ", params.fd));
   return 0;
 }
 
-int RmDevice::Succeed(CallContext&, Block&) { return 0; }
+int RmDevice::StatusCode(CallContext&, nv_ioctl_status_code_t& params) {
+  // nv.c nvidia_ioctl: of the GPU at this PCI address, all of which work; slots are 0
+  // (pci_address).
+  const auto& gpus = rm_->machine->gpus;
+  const bool found =
+      params.domain == 0 && params.slot == 0 &&
+      std::any_of(gpus.begin(), gpus.end(), [&](const Gpu& gpu) { return gpu.bus == params.bus; });
+  if (!found) return -EINVAL;
+  params.status = NV_OK;
+  return 0;
+}
 
-int RmDevice::WaitOpenComplete(CallContext&, Block& block) {
-  auto& params = As<nv_ioctl_wait_open_complete_t>(block);
+int RmDevice::AttachGpus(CallContext&, Block&) { return 0; }
+
+int RmDevice::WaitOpenComplete(CallContext&, nv_ioctl_wait_open_complete_t& params) {
   params.rc = 0;
   params.adapterStatus = NV_OK;
   return 0;
 }
 
-int RmDevice::GetEventData(CallContext& call, Block& block) {
+int RmDevice::GetEventData(CallContext&, NVOS41_PARAMETERS& params) {
   // Events carry no data here.
-  auto& params = As<NVOS41_PARAMETERS>(block);
   params.MoreEvents = 0;
   params.status = NV_ERR_GENERIC;
   return 0;

@@ -23,9 +23,8 @@ using namespace abi;  // NOLINT: NVIDIA's names
 
 }  // namespace
 
-uint32_t RmDevice::HeapAllocSize(CallContext& call, RmClient& client, Block& block) {
+uint32_t RmDevice::HeapAllocSize(CallContext& call, RmClient& client, NVOS32_PARAMETERS& params) {
   // The 550 structure only has more behind AllocSize's last field.
-  auto& params = As<NVOS32_PARAMETERS>(block);
   auto& request = params.data.AllocSize;
   RmObject* parent = client.Find(params.hObjectParent);
   if (parent == nullptr || parent->gpu < 0) return NV_ERR_INVALID_OBJECT_PARENT;
@@ -73,8 +72,7 @@ uint32_t RmDevice::HeapAllocSize(CallContext& call, RmClient& client, Block& blo
   return NV_OK;
 }
 
-int RmDevice::VidHeapControl(CallContext& call, Block& block) {
-  auto& params = As<NVOS32_PARAMETERS>(block);
+int RmDevice::VidHeapControl(CallContext& call, NVOS32_PARAMETERS& params) {
   RmClient* client = rm_->server.FindFor(call.process(), params.hRoot);
   if (client == nullptr) {
     params.status = NV_ERR_INVALID_CLIENT;
@@ -83,7 +81,7 @@ int RmDevice::VidHeapControl(CallContext& call, Block& block) {
   switch (params.function) {
     case NVOS32_FUNCTION_ALLOC_SIZE:
     case NVOS32_FUNCTION_ALLOC_SIZE_RANGE:
-      params.status = HeapAllocSize(call, *client, block);
+      params.status = HeapAllocSize(call, *client, params);
       break;
     case NVOS32_FUNCTION_FREE:
       params.status = client->Free(params.data.Free.hMemory);
@@ -132,8 +130,7 @@ int RmDevice::VidHeapControl(CallContext& call, Block& block) {
   return 0;
 }
 
-int RmDevice::MapMemory(CallContext& call, Block& block) {
-  auto& with_fd = As<nv_ioctl_nvos33_parameters_with_fd>(block);
+int RmDevice::MapMemory(CallContext& call, nv_ioctl_nvos33_parameters_with_fd& with_fd) {
   auto& params = with_fd.params;
   RmClient* client = rm_->server.FindFor(call.process(), params.hClient);
   RmObject* object = client == nullptr ? nullptr : client->Find(params.hMemory);
@@ -166,16 +163,17 @@ int RmDevice::MapMemory(CallContext& call, Block& block) {
   return 0;
 }
 
-int RmDevice::UnmapMemory(CallContext& call, Block& block) {
-  // The pages go with the caller's munmap.
-  auto& params = As<NVOS34_PARAMETERS>(block);
-  params.status = NV_OK;
-  Trace(call, NV_ESC_RM_UNMAP_MEMORY, absl::StrFormat("object 0x%x", params.hMemory));
+int RmDevice::UnmapMemory(CallContext& call, NVOS34_PARAMETERS& params) {
+  RmClient* client = rm_->server.FindFor(call.process(), params.hClient);
+  params.status = client == nullptr                         ? NV_ERR_INVALID_CLIENT
+                  : client->Find(params.hMemory) == nullptr ? NV_ERR_INVALID_OBJECT_HANDLE
+                                                            : NV_OK;
+  Trace(call, NV_ESC_RM_UNMAP_MEMORY,
+        absl::StrFormat("object 0x%x: %s", params.hMemory, StatusText(params.status)));
   return 0;
 }
 
-int RmDevice::MapMemoryDma(CallContext& call, Block& block) {
-  auto& params = As<NVOS46_PARAMETERS>(block);
+int RmDevice::MapMemoryDma(CallContext& call, NVOS46_PARAMETERS& params) {
   RmClient* client = rm_->server.FindFor(call.process(), params.hClient);
   RmObject* memory = client == nullptr ? nullptr : client->Find(params.hMemory);
   RmObject* space = client == nullptr ? nullptr : client->Find(params.hDma);
@@ -198,10 +196,9 @@ int RmDevice::MapMemoryDma(CallContext& call, Block& block) {
   return 0;
 }
 
-int RmDevice::UnmapMemoryDma(CallContext& call, Block& block) {
-  // No driver library was seen to use it; the length is known to 550 only.
-  rm_->machine->unknowns->Count("escape", NV_ESC_RM_UNMAP_MEMORY_DMA,
-                                "NV_ESC_RM_UNMAP_MEMORY_DMA; answered EINVAL");
+int RmDevice::RefuseUnmapMemoryDma(RmDevice& device, CallContext&, Block&) {
+  device.rm_->machine->unknowns->Count("escape", NV_ESC_RM_UNMAP_MEMORY_DMA,
+                                       "NV_ESC_RM_UNMAP_MEMORY_DMA; answered EINVAL");
   return -EINVAL;
 }
 

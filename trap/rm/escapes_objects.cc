@@ -74,8 +74,8 @@ int RmDevice::Alloc(CallContext& call, Block& block) {
   return -EINVAL;
 }
 
-int RmDevice::AllocMemoryEscape(CallContext& call, Block& block) {
-  auto& params = As<nv_ioctl_nvos02_parameters_with_fd>(block).params;
+int RmDevice::AllocMemoryEscape(CallContext& call, nv_ioctl_nvos02_parameters_with_fd& with_fd) {
+  auto& params = with_fd.params;
   RmClient* client = rm_->server.FindFor(call.process(), params.hRoot);
   RmObject* parent = client == nullptr ? nullptr : client->Find(params.hObjectParent);
   if (client == nullptr) {
@@ -105,8 +105,7 @@ int RmDevice::AllocMemoryEscape(CallContext& call, Block& block) {
   return 0;
 }
 
-int RmDevice::Free(CallContext& call, Block& block) {
-  auto& params = As<NVOS00_PARAMETERS>(block);
+int RmDevice::Free(CallContext& call, NVOS00_PARAMETERS& params) {
   RmClient* client = rm_->server.FindFor(call.process(), params.hRoot);
   if (client == nullptr) {
     params.status = NV_ERR_INVALID_CLIENT;
@@ -122,8 +121,7 @@ int RmDevice::Free(CallContext& call, Block& block) {
   return 0;
 }
 
-int RmDevice::Control(CallContext& call, Block& block) {
-  auto& params = As<NVOS54_PARAMETERS>(block);
+int RmDevice::Control(CallContext& call, NVOS54_PARAMETERS& params) {
   RmClient* client = rm_->server.FindFor(call.process(), params.hClient);
   params.status = client == nullptr
                       ? NV_ERR_INVALID_CLIENT
@@ -132,8 +130,7 @@ int RmDevice::Control(CallContext& call, Block& block) {
   return 0;
 }
 
-int RmDevice::DupObject(CallContext& call, Block& block) {
-  auto& params = As<NVOS55_PARAMETERS>(block);
+int RmDevice::DupObject(CallContext& call, NVOS55_PARAMETERS& params) {
   RmClient* client = rm_->server.FindFor(call.process(), params.hClient);
   RmObject* parent = client == nullptr ? nullptr : client->Find(params.hParent);
   // The source may be another process's, which must have shared it: that is how IPC handles are
@@ -168,8 +165,7 @@ int RmDevice::DupObject(CallContext& call, Block& block) {
   return 0;
 }
 
-int RmDevice::Share(CallContext& call, Block& block) {
-  auto& params = As<NVOS57_PARAMETERS>(block);
+int RmDevice::Share(CallContext& call, NVOS57_PARAMETERS& params) {
   RmClient* client = rm_->server.FindFor(call.process(), params.hClient);
   const auto& policy = params.sharePolicy;
   params.status = client == nullptr ? NV_ERR_INVALID_CLIENT
@@ -181,14 +177,15 @@ int RmDevice::Share(CallContext& call, Block& block) {
   return 0;
 }
 
-int RmDevice::IdleChannels(CallContext& call, Block& block) {
-  As<NVOS30_PARAMETERS>(block).status = NV_OK;
+int RmDevice::IdleChannels(CallContext& call, NVOS30_PARAMETERS& params) {
+  const bool known = rm_->server.FindFor(call.process(), params.hClient) != nullptr;
+  params.status = known ? NV_OK : NV_ERR_INVALID_CLIENT;
   return 0;
 }
 
-int RmDevice::UpdateDeviceMappingInfo(CallContext& call, Block& block) {
-  // Only bookkeeping: mappings are not tracked by address here.
-  As<NVOS56_PARAMETERS>(block).status = NV_OK;
+int RmDevice::UpdateDeviceMappingInfo(CallContext& call, NVOS56_PARAMETERS& params) {
+  const bool known = rm_->server.FindFor(call.process(), params.hClient) != nullptr;
+  params.status = known ? NV_OK : NV_ERR_INVALID_CLIENT;
   return 0;
 }
 

@@ -12,6 +12,7 @@
 #include "trap/call_log.h"
 #include "trap/gpu/front/gpu_scheduler.h"
 #include "trap/gpu/front/gpu_services.h"
+#include "trap/quiet_successes.h"
 #include "trap/rm/driver_version.h"
 #include "trap/rm/memory_observer.h"
 #include "trap/rm/os_events.h"
@@ -45,6 +46,7 @@ struct Machine {
   GpuServices* services;
   CallLog* log;
   Unknowns* unknowns;
+  QuietSuccesses* quiet;
   MemoryObserver* memory_observer = nullptr;
 
   Gpu* GpuById(uint32_t id);

@@ -9,6 +9,7 @@
 #include "trap/abi/generated/rm_classes.h"
 #include "trap/gpu/pricing/occupancy.h"
 #include "trap/rm/rm_resources.h"
+#include "trap/rm/typed_handler.h"
 
 namespace phantora {
 namespace {
@@ -26,23 +27,22 @@ constexpr size_t kMostVaSpacesPerProcess = 256;
 
 uint64_t RoundUp(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
 
+// The object is there, and nothing follows from it.
 uint32_t NoState(AllocRequest&) { return NV_OK; }
 
 // A class of engines that these GPUs lack; the driver refuses it, too.
 uint32_t Lacking(AllocRequest&) { return NV_ERR_INVALID_CLASS; }
 
-uint32_t Device(AllocRequest& request) {
-  auto* params = request.Params<NV0080_ALLOC_PARAMETERS>();
-  if (params->deviceId >= request.rm.machine->gpus.size()) return NV_ERR_INVALID_DEVICE;
-  request.object.gpu = static_cast<int>(params->deviceId);
+uint32_t Device(AllocRequest& request, NV0080_ALLOC_PARAMETERS& params) {
+  if (params.deviceId >= request.rm.machine->gpus.size()) return NV_ERR_INVALID_DEVICE;
+  request.object.gpu = static_cast<int>(params.deviceId);
   return NV_OK;
 }
 
-uint32_t VaSpace(AllocRequest& request) {
-  auto* params = request.Params<NV_VASPACE_ALLOCATION_PARAMETERS>();
+uint32_t VaSpace(AllocRequest& request, NV_VASPACE_ALLOCATION_PARAMETERS& params) {
   // gvaspace.c: 49 bits of virtual address on these architectures.
-  if (params->vaSize == 0) params->vaSize = uint64_t{1} << 49;
-  if (params->bigPageSize == 0) params->bigPageSize = k64Kib;
+  if (params.vaSize == 0) params.vaSize = uint64_t{1} << 49;
+  if (params.bigPageSize == 0) params.bigPageSize = k64Kib;
   const auto& usage = request.client.usage();
   if (usage->va_spaces >= kMostVaSpacesPerProcess) return NV_ERR_INSUFFICIENT_RESOURCES;
   request.object.resource = std::make_shared<VaSpaceResource>();
@@ -52,35 +52,33 @@ uint32_t VaSpace(AllocRequest& request) {
 
 // NV01_MEMORY_SYSTEM and NV01_MEMORY_LOCAL_USER. The 550 structure only adds a
 // field at the end.
-uint32_t Memory(AllocRequest& request) {
-  auto* params = request.Params<NV_MEMORY_ALLOCATION_PARAMS>();
+uint32_t Memory(AllocRequest& request, NV_MEMORY_ALLOCATION_PARAMS& params) {
   const bool vidmem = request.object.class_id == NV01_MEMORY_LOCAL_USER;
-  if (params->size == 0) return NV_ERR_INVALID_ARGUMENT;
-  if (params->size > kLargestAllocation) return NV_ERR_NO_MEMORY;
-  const uint64_t page = PageSizeFor(params->attr, vidmem, params->size);
-  const uint64_t bytes = RoundUp(params->size, page);
+  if (params.size == 0) return NV_ERR_INVALID_ARGUMENT;
+  if (params.size > kLargestAllocation) return NV_ERR_NO_MEMORY;
+  const uint64_t page = PageSizeFor(params.attr, vidmem, params.size);
+  const uint64_t bytes = RoundUp(params.size, page);
   const uint32_t status = AllocMemory(request.rm, request.call, request.object.gpu, vidmem, bytes,
                                       &request.object.resource);
   if (status != NV_OK) return status;
-  params->size = bytes;
-  params->limit = bytes - 1;
-  params->offset = 0;
-  params->address = 0;
+  params.size = bytes;
+  params.limit = bytes - 1;
+  params.offset = 0;
+  params.address = 0;
   // What was left to the driver is stated in the reply.
-  if ((params->attr & NVOS32_ATTR_PAGE_SIZE_MASK) == 0) {
+  if ((params.attr & NVOS32_ATTR_PAGE_SIZE_MASK) == 0) {
     const uint32_t code = page == 4096     ? NVOS32_ATTR_PAGE_SIZE_4KB
                           : page == k64Kib ? NVOS32_ATTR_PAGE_SIZE_BIG
                                            : NVOS32_ATTR_PAGE_SIZE_HUGE;
-    params->attr |= code << NVOS32_ATTR_PAGE_SIZE_SHIFT;
+    params.attr |= code << NVOS32_ATTR_PAGE_SIZE_SHIFT;
   }
   return NV_OK;
 }
 
-uint32_t VirtualRange(AllocRequest& request) {
+uint32_t VirtualRange(AllocRequest& request, NV_MEMORY_ALLOCATION_PARAMS& params) {
   auto resource = std::make_shared<VirtualRangeResource>();
-  auto* params = request.Params<NV_MEMORY_ALLOCATION_PARAMS>();
-  resource->base = params->offset;
-  resource->size = params->size;
+  resource->base = params.offset;
+  resource->size = params.size;
   request.object.resource = std::move(resource);
   return NV_OK;
 }
@@ -90,21 +88,19 @@ std::shared_ptr<VaSpaceResource> VaSpaceOf(RmClient& client, uint32_t handle) {
   return object == nullptr ? nullptr : object->As<VaSpaceResource>();
 }
 
-uint32_t ChannelGroup(AllocRequest& request) {
-  auto* params = request.Params<NV_CHANNEL_GROUP_ALLOCATION_PARAMETERS>();
+uint32_t ChannelGroup(AllocRequest& request, NV_CHANNEL_GROUP_ALLOCATION_PARAMETERS& params) {
   auto group = std::make_shared<ChannelGroupResource>();
   group->id = request.rm.next_group++;
-  group->engine = params->engineType;
-  group->va_space = VaSpaceOf(request.client, params->hVASpace);
+  group->engine = params.engineType;
+  group->va_space = VaSpaceOf(request.client, params.hVASpace);
   request.object.resource = std::move(group);
   return NV_OK;
 }
 
-uint32_t ContextShare(AllocRequest& request) {
-  auto* params = request.Params<NV_CTXSHARE_ALLOCATION_PARAMETERS>();
+uint32_t ContextShare(AllocRequest& request, NV_CTXSHARE_ALLOCATION_PARAMETERS& params) {
   auto share = std::make_shared<ContextShareResource>();
-  share->va_space = VaSpaceOf(request.client, params->hVASpace);
-  params->subctxId = params->flags == NV_CTXSHARE_ALLOCATION_FLAGS_SUBCONTEXT_SYNC ? 0 : 1;
+  share->va_space = VaSpaceOf(request.client, params.hVASpace);
+  params.subctxId = params.flags == NV_CTXSHARE_ALLOCATION_FLAGS_SUBCONTEXT_SYNC ? 0 : 1;
   request.object.resource = std::move(share);
   return NV_OK;
 }
@@ -116,22 +112,21 @@ std::shared_ptr<MemoryObject> MemoryOf(RmClient& client, uint32_t handle) {
   return resource == nullptr ? nullptr : resource->memory;
 }
 
-uint32_t GpfifoChannel(AllocRequest& request) {
-  auto* params = request.Params<NV_CHANNEL_ALLOC_PARAMS>();
+uint32_t GpfifoChannel(AllocRequest& request, NV_CHANNEL_ALLOC_PARAMS& params) {
   std::shared_ptr<ChannelGroupResource> group = request.parent->As<ChannelGroupResource>();
-  std::shared_ptr<VaSpaceResource> va_space = VaSpaceOf(request.client, params->hVASpace);
-  if (va_space == nullptr && params->hContextShare != 0) {
-    RmObject* share = request.client.Find(params->hContextShare);
+  std::shared_ptr<VaSpaceResource> va_space = VaSpaceOf(request.client, params.hVASpace);
+  if (va_space == nullptr && params.hContextShare != 0) {
+    RmObject* share = request.client.Find(params.hContextShare);
     if (share == nullptr) return NV_ERR_INVALID_OBJECT_HANDLE;
     if (auto resource = share->As<ContextShareResource>()) va_space = resource->va_space;
   }
   if (va_space == nullptr && group != nullptr) va_space = group->va_space;
   if (va_space == nullptr) return NV_ERR_INVALID_ARGUMENT;
-  auto userd = MemoryOf(request.client, params->hUserdMemory[0]);
+  auto userd = MemoryOf(request.client, params.hUserdMemory[0]);
   if (userd == nullptr) return NV_ERR_INVALID_OBJECT_HANDLE;
-  if (params->gpFifoEntries == 0 || params->gpFifoEntries > kMostGpfifoEntries ||
-      params->userdOffset[0] % 4 != 0 || params->userdOffset[0] > userd->size() ||
-      userd->size() - params->userdOffset[0] < 0x200) {
+  if (params.gpFifoEntries == 0 || params.gpFifoEntries > kMostGpfifoEntries ||
+      params.userdOffset[0] % 4 != 0 || params.userdOffset[0] > userd->size() ||
+      userd->size() - params.userdOffset[0] < 0x200) {
     return NV_ERR_INVALID_ARGUMENT;
   }
   const auto& usage = request.client.usage();
@@ -145,18 +140,16 @@ uint32_t GpfifoChannel(AllocRequest& request) {
   config.id = request.rm.next_channel++;
   config.process = request.call.process();
   config.context = va_space->context;
-  config.gpfifo = params->gpFifoOffset;
-  config.gpfifo_entries = params->gpFifoEntries;
+  config.gpfifo = params.gpFifoOffset;
+  config.gpfifo_entries = params.gpFifoEntries;
   config.userd = std::move(userd);
-  config.userd_offset = params->userdOffset[0];
-  config.error_notifier = MemoryOf(request.client, params->hObjectError);
-  config.engine = params->engineType != 0 ? params->engineType
-                  : group != nullptr      ? group->engine
-                                          : 0;
+  config.userd_offset = params.userdOffset[0];
+  config.error_notifier = MemoryOf(request.client, params.hObjectError);
+  config.engine = params.engineType != 0 ? params.engineType : group != nullptr ? group->engine : 0;
   // A channel without a group is a group of its own.
   config.group = group != nullptr ? group->id : request.rm.next_group++;
   config.sm_limits = SmLimitsOf(request.rm.machine->profile);
-  params->cid = config.id;
+  params.cid = config.id;
   scheduler->Prepare(config);
   auto channel = std::make_shared<Channel>(std::move(config));
   scheduler->Add(channel, doorbell);
@@ -174,12 +167,11 @@ uint32_t Usermode(AllocRequest& request) {
   return NV_OK;
 }
 
-uint32_t CopyEngine(AllocRequest& request) {
-  auto* params = request.Params<NVB0B5_ALLOCATION_PARAMETERS>();
+uint32_t CopyEngine(AllocRequest& request, NVB0B5_ALLOCATION_PARAMETERS& params) {
   auto resource = std::make_shared<EngineResource>();
   // cl90b5sw.h: version 0 gives the engine's number, version 1 its engine type.
   resource->engine =
-      params->version == 1 ? params->engineType : NV2080_ENGINE_TYPE_COPY0 + params->engineType;
+      params.version == 1 ? params.engineType : NV2080_ENGINE_TYPE_COPY0 + params.engineType;
   request.object.resource = std::move(resource);
   return NV_OK;
 }
@@ -191,14 +183,13 @@ uint32_t GraphicsEngine(AllocRequest& request) {
   return NV_OK;
 }
 
-uint32_t Event(AllocRequest& request) {
-  auto* params = request.Params<NV0005_ALLOC_PARAMETERS>();
+uint32_t Event(AllocRequest& request, NV0005_ALLOC_PARAMETERS& params) {
   auto source =
-      std::dynamic_pointer_cast<EventSource>(request.call.DeviceAt(static_cast<int>(params->data)));
+      std::dynamic_pointer_cast<EventSource>(request.call.DeviceAt(static_cast<int>(params.data)));
   if (source == nullptr) return NV_ERR_INVALID_ARGUMENT;
   auto resource = std::make_shared<EventResource>();
   resource->registration = request.rm.machine->events->Register(
-      request.object.gpu, request.call.process(), params->notifyIndex, source->descriptor());
+      request.object.gpu, request.call.process(), params.notifyIndex, source->descriptor());
   if (resource->registration == nullptr) return NV_ERR_INSUFFICIENT_RESOURCES;
   request.object.resource = std::move(resource);
   return NV_OK;
@@ -222,56 +213,77 @@ using Constructor = uint32_t (*)(AllocRequest&);
 
 struct ClassRow {
   uint32_t class_id;
-  uint32_t params_535, params_550;  // bytes
   bool needs_gpu;
-  Constructor construct;
+  HandlerVersions<Constructor> versions;
+  // Of a class whose objects do nothing: why they need not.
+  const char* quiet = nullptr;
 };
 
-template <typename P535, typename P550 = P535>
-constexpr ClassRow Row(uint32_t class_id, bool needs_gpu, Constructor construct) {
-  return {class_id, sizeof(P535), sizeof(P550), needs_gpu, construct};
+template <auto kConstruct>
+uint32_t ConstructTyped(AllocRequest& request) {
+  return kConstruct(request, *reinterpret_cast<ParamsOf<kConstruct>*>(request.params.data()));
 }
-constexpr ClassRow Bare(uint32_t class_id, bool needs_gpu) {
-  return {class_id, 0, 0, needs_gpu, NoState};
+
+// kConstruct is `uint32_t (AllocRequest&, Params&)`; P550 only adds to the end of Params.
+template <auto kConstruct, typename P550 = ParamsOf<kConstruct>>
+constexpr ClassRow Class(uint32_t class_id, bool needs_gpu = true) {
+  using P535 = ParamsOf<kConstruct>;
+  static_assert(sizeof(P550) >= sizeof(P535));
+  return {class_id,
+          needs_gpu,
+          {{sizeof(P535), ConstructTyped<kConstruct>}, {sizeof(P550), ConstructTyped<kConstruct>}}};
+}
+// `construct` looks at no parameters.
+template <typename P535, typename P550 = P535>
+constexpr ClassRow Untyped(uint32_t class_id, bool needs_gpu, Constructor construct,
+                           const char* quiet = nullptr) {
+  return {class_id, needs_gpu, {{sizeof(P535), construct}, {sizeof(P550), construct}}, quiet};
+}
+// Without parameters.
+constexpr ClassRow Bare(uint32_t class_id, bool needs_gpu, Constructor construct,
+                        const char* quiet = nullptr) {
+  return {class_id, needs_gpu, {{0, construct}, {0, construct}}, quiet};
 }
 
 constexpr ClassRow kClasses[] = {
-    Row<NV0080_ALLOC_PARAMETERS>(NV01_DEVICE_0, false, Device),
-    Row<NV2080_ALLOC_PARAMETERS>(NV20_SUBDEVICE_0, true, NoState),
-    Bare(NV2081_BINAPI, true),
-    Bare(GF100_SUBDEVICE_MASTER, true),
-    Bare(GF100_SUBDEVICE_INFOROM, true),
-    Bare(NV20_SUBDEVICE_DIAG, true),
+    Class<Device>(NV01_DEVICE_0, false),
+    Untyped<NV2080_ALLOC_PARAMETERS>(NV20_SUBDEVICE_0, true, NoState,
+                                     "its controls need no more than the GPU"),
+    Bare(NV2081_BINAPI, true, NoState, "its controls need no more than the GPU"),
+    Bare(GF100_SUBDEVICE_MASTER, true, NoState, "its controls need no more than the GPU"),
+    Bare(GF100_SUBDEVICE_INFOROM, true, NoState, "its controls need no more than the GPU"),
+    Bare(NV20_SUBDEVICE_DIAG, true, NoState, "its controls need no more than the GPU"),
     // Displays, and virtual ones (0xa083, without public name).
-    {NV04_DISPLAY_COMMON, 0, 0, false, Lacking},
-    {0xa083, 0, 0, false, Lacking},
-    Bare(NV_CONFIDENTIAL_COMPUTE, false),
-    Row<NV_VASPACE_ALLOCATION_PARAMETERS>(FERMI_VASPACE_A, true, VaSpace),
-    Row<NV_MEMORY_ALLOCATION_PARAMS, NV_MEMORY_ALLOCATION_PARAMS_V550>(NV01_MEMORY_SYSTEM, true,
-                                                                       Memory),
-    Row<NV_MEMORY_ALLOCATION_PARAMS, NV_MEMORY_ALLOCATION_PARAMS_V550>(NV01_MEMORY_LOCAL_USER, true,
-                                                                       Memory),
-    Row<NV_MEMORY_ALLOCATION_PARAMS, NV_MEMORY_ALLOCATION_PARAMS_V550>(NV50_MEMORY_VIRTUAL, true,
-                                                                       VirtualRange),
-    Row<NV_MEMORY_VIRTUAL_ALLOCATION_PARAMS>(NV01_MEMORY_VIRTUAL, true, NoState),
-    Row<NV_CHANNEL_GROUP_ALLOCATION_PARAMETERS>(KEPLER_CHANNEL_GROUP_A, true, ChannelGroup),
-    Row<NV_CTXSHARE_ALLOCATION_PARAMETERS>(FERMI_CONTEXT_SHARE_A, true, ContextShare),
-    Row<NV_CHANNEL_ALLOC_PARAMS>(AMPERE_CHANNEL_GPFIFO_A, true, GpfifoChannel),
-    Row<NV_CHANNEL_ALLOC_PARAMS>(HOPPER_CHANNEL_GPFIFO_A, true, GpfifoChannel),
-    {VOLTA_USERMODE_A, 0, 0, true, Usermode},
-    {TURING_USERMODE_A, 0, 0, true, Usermode},
-    {AMPERE_USERMODE_A, 0, 0, true, Usermode},
-    {HOPPER_USERMODE_A, 0, 0, true, Usermode},
-    Row<NVB0B5_ALLOCATION_PARAMETERS>(AMPERE_DMA_COPY_A, true, CopyEngine),
-    Row<NVB0B5_ALLOCATION_PARAMETERS>(HOPPER_DMA_COPY_A, true, CopyEngine),
-    Row<NV_GR_ALLOCATION_PARAMETERS>(AMPERE_COMPUTE_A, true, GraphicsEngine),
-    Row<NV_GR_ALLOCATION_PARAMETERS>(HOPPER_COMPUTE_A, true, GraphicsEngine),
-    Row<NV0005_ALLOC_PARAMETERS>(NV01_EVENT_OS_EVENT, true, Event),
-    Row<NV503B_ALLOC_PARAMETERS>(NV50_P2P, false, NoState),
-    Row<NV503C_ALLOC_PARAMETERS>(NV50_THIRD_PARTY_P2P, true, NoState),
-    Row<NV83DE_ALLOC_PARAMETERS>(GT200_DEBUGGER, true, NoState),
-    Row<NV00DE_ALLOC_PARAMETERS, NV00DE_ALLOC_PARAMETERS_V550>(RM_USER_SHARED_DATA, true,
-                                                               SharedUserData),
+    Bare(NV04_DISPLAY_COMMON, false, Lacking),
+    Bare(0xa083, false, Lacking),
+    Bare(NV_CONFIDENTIAL_COMPUTE, false, NoState, "confidential computing is off"),
+    Class<VaSpace>(FERMI_VASPACE_A),
+    Class<Memory, NV_MEMORY_ALLOCATION_PARAMS_V550>(NV01_MEMORY_SYSTEM),
+    Class<Memory, NV_MEMORY_ALLOCATION_PARAMS_V550>(NV01_MEMORY_LOCAL_USER),
+    Class<VirtualRange, NV_MEMORY_ALLOCATION_PARAMS_V550>(NV50_MEMORY_VIRTUAL),
+    Untyped<NV_MEMORY_VIRTUAL_ALLOCATION_PARAMS>(NV01_MEMORY_VIRTUAL, true, NoState,
+                                                 "the address space itself says what lies where"),
+    Class<ChannelGroup>(KEPLER_CHANNEL_GROUP_A),
+    Class<ContextShare>(FERMI_CONTEXT_SHARE_A),
+    Class<GpfifoChannel>(AMPERE_CHANNEL_GPFIFO_A),
+    Class<GpfifoChannel>(HOPPER_CHANNEL_GPFIFO_A),
+    Bare(VOLTA_USERMODE_A, true, Usermode),
+    Bare(TURING_USERMODE_A, true, Usermode),
+    Bare(AMPERE_USERMODE_A, true, Usermode),
+    Bare(HOPPER_USERMODE_A, true, Usermode),
+    Class<CopyEngine>(AMPERE_DMA_COPY_A),
+    Class<CopyEngine>(HOPPER_DMA_COPY_A),
+    Untyped<NV_GR_ALLOCATION_PARAMETERS>(AMPERE_COMPUTE_A, true, GraphicsEngine),
+    Untyped<NV_GR_ALLOCATION_PARAMETERS>(HOPPER_COMPUTE_A, true, GraphicsEngine),
+    Class<Event>(NV01_EVENT_OS_EVENT),
+    Untyped<NV503B_ALLOC_PARAMETERS>(NV50_P2P, false, NoState,
+                                     "peers reach each other as soon as memory is mapped"),
+    Untyped<NV503C_ALLOC_PARAMETERS>(NV50_THIRD_PARTY_P2P, true, NoState,
+                                     "registration by control says what is shared"),
+    Untyped<NV83DE_ALLOC_PARAMETERS>(GT200_DEBUGGER, true, NoState,
+                                     "no exception is raised by computing"),
+    Untyped<NV00DE_ALLOC_PARAMETERS, NV00DE_ALLOC_PARAMETERS_V550>(RM_USER_SHARED_DATA, true,
+                                                                   SharedUserData),
 };
 
 const ClassRow* FindClass(uint32_t class_id) {
@@ -447,7 +459,8 @@ uint32_t AllocObject(ResourceManager& rm, CallContext& call, RmClient& client, u
                        parent_object,
                        {}};
   // libcuda passes no size; the class implies it.
-  const uint32_t size = rm.machine->abi_550() ? row->params_550 : row->params_535;
+  const TypedHandler<Constructor>& constructor = row->versions.For(rm.machine->driver.abi);
+  const uint32_t size = constructor.size;
   // Without a pointer the parameters are all zero (535 makes engines that way).
   const bool has_params = size > 0 && params != RemoteAddress{0};
   request.params.resize(size);
@@ -455,8 +468,11 @@ uint32_t AllocObject(ResourceManager& rm, CallContext& call, RmClient& client, u
     if (params_size != 0 && params_size != size) return NV_ERR_INVALID_PARAM_STRUCT;
     if (!call.memory().Read(params, request.params.data(), size)) return NV_ERR_INVALID_POINTER;
   }
-  uint32_t status = row->construct(request);
+  uint32_t status = constructor.serve(request);
   if (status != NV_OK) return status;
+  if (row->quiet != nullptr) {
+    rm.machine->quiet->Count("class", class_id, RmClassName(class_id), row->quiet);
+  }
   status = client.Insert(std::move(request.object), handle);
   if (status == NV_OK && has_params && !call.memory().Write(params, request.params.data(), size)) {
     client.Free(*handle);

@@ -32,11 +32,6 @@ struct AllocRequest {
   const RmObject* parent;
   std::vector<uint8_t> params;  // copied in; copied out again on success
 
-  // The parameters as `T`, or nullptr if the class's row promised fewer bytes.
-  template <typename T>
-  T* Params() {
-    return params.size() < sizeof(T) ? nullptr : reinterpret_cast<T*>(params.data());
-  }
   Gpu* gpu() { return object.gpu < 0 ? nullptr : &rm.machine->gpus[object.gpu]; }
 };
 

@@ -26,13 +26,16 @@ bool NeedsGpu(uint32_t command) { return command >> 16 != 0 && command >> 16 != 
 
 }  // namespace
 
+std::vector<absl::Span<const ControlRow>> AllControls() {
+  return {SystemControls(), ExportControls(), DeviceControls(),    GpuControls(),
+          EngineControls(), NvlinkControls(), ChannelControls(),   ClockControls(),
+          PerfControls(),   NvmlControls(),   ThirdPartyControls()};
+}
+
 const ControlRow* FindControl(uint32_t command) {
   static const auto* const table = [] {
     auto* map = new absl::flat_hash_map<uint32_t, const ControlRow*>();
-    for (const auto& family :
-         {SystemControls(), ExportControls(), DeviceControls(), GpuControls(), EngineControls(),
-          NvlinkControls(), ChannelControls(), ClockControls(), PerfControls(), NvmlControls(),
-          ThirdPartyControls()}) {
+    for (const auto& family : AllControls()) {
       for (const ControlRow& row : family) (*map)[row.command] = &row;
     }
     return map;
@@ -61,26 +64,30 @@ uint32_t ControlObject(ResourceManager& rm, CallContext& call, RmClient& client,
 
   Machine& machine = *rm.machine;
   const ControlRow* row = FindControl(command);
-  const uint32_t size = row == nullptr ? ControlRow::kAbsent : row->SizeFor(machine.driver.abi);
+  const TypedHandler<ControlHandler> handler =
+      row == nullptr ? TypedHandler<ControlHandler>() : row->versions.For(machine.driver.abi);
   uint32_t status;
   std::string before;
   if (machine.log->enabled()) before = CallLog::Hex(block);
-  if (size == ControlRow::kAbsent) {
+  if (handler.size == handler.kAbsent) {
     const char* name = RmControlName(command);
     machine.unknowns->Count("control", command,
                             absl::StrFormat("%s, %d bytes; answered NV_ERR_NOT_SUPPORTED",
                                             name ? name : "no public name", params_size));
     status = NV_ERR_NOT_SUPPORTED;
-  } else if (size != params_size) {
-    machine.unknowns->Count(
-        "control size", command,
-        absl::StrFormat("%d bytes instead of %d: another driver version?", params_size, size));
+  } else if (handler.size != params_size) {
+    machine.unknowns->Count("control size", command,
+                            absl::StrFormat("%d bytes instead of %d: another driver version?",
+                                            params_size, handler.size));
     status = NV_ERR_INVALID_ARGUMENT;
   } else if (NeedsGpu(command) && object->gpu < 0) {
     status = NV_ERR_INVALID_OBJECT;
   } else {
     ControlCall control{rm, call, client, *object, command, absl::MakeSpan(block)};
-    status = row->handle(control);
+    status = handler.serve(control);
+    if (row->quiet != nullptr) {
+      machine.quiet->Count("control", command, RmControlName(command), row->quiet);
+    }
     if (status == NV_OK && !call.memory().Write(params, block.data(), block.size())) {
       status = NV_ERR_INVALID_POINTER;
     }

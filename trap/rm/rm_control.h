@@ -11,6 +11,7 @@
 #include "absl/types/span.h"
 #include "trap/abi/generated/nv_status.h"
 #include "trap/rm/rm_alloc.h"
+#include "trap/rm/typed_handler.h"
 
 namespace phantora {
 
@@ -38,29 +39,78 @@ struct ControlCall {
 using ControlHandler = uint32_t (*)(ControlCall&);
 
 struct ControlRow {
-  static constexpr uint32_t kAbsent = ~0u;
-
   uint32_t command;
-  // Size of the parameter block in each interface; kAbsent where there is none.
-  uint32_t size_535, size_550;
-  ControlHandler handle;
-
-  uint32_t SizeFor(DriverAbi abi) const { return abi >= DriverAbi::k550 ? size_550 : size_535; }
+  HandlerVersions<ControlHandler> versions;
+  // Of a control that is answered with success and for which nothing is done: why nothing need be.
+  const char* quiet = nullptr;
 };
-
-template <typename P535, typename P550 = P535>
-constexpr ControlRow Control(uint32_t command, ControlHandler handle) {
-  return {command, sizeof(P535), sizeof(P550), handle};
-}
-constexpr ControlRow ControlOfSize(uint32_t command, uint32_t size, ControlHandler handle) {
-  return {command, size, size, handle};
-}
 
 // Handlers that many rows share.
 uint32_t ControlSucceeds(ControlCall&);     // leaves the parameters as they are
 uint32_t ControlAnswersZero(ControlCall&);  // clears them
 // What the driver answers on such a machine, too. Not counted as unknown.
 uint32_t ControlNotSupported(ControlCall&);
+
+template <auto kServe>
+uint32_t ServeTyped(ControlCall& call) {
+  return kServe(call, call.Params<ParamsOf<kServe>>());
+}
+
+// kServe is `uint32_t (ControlCall&, Params&)`, and its Params the block of both interfaces. That
+// of 550 may be longer: P550 only adds to the end.
+template <auto kServe, typename P550 = ParamsOf<kServe>>
+constexpr ControlRow Control(uint32_t command) {
+  using P535 = ParamsOf<kServe>;
+  static_assert(sizeof(P550) >= sizeof(P535));
+  return {command, {{sizeof(P535), ServeTyped<kServe>}, {sizeof(P550), ServeTyped<kServe>}}};
+}
+// The interfaces differ.
+template <auto k535, auto k550>
+constexpr ControlRow ControlByVersion(uint32_t command) {
+  return {command,
+          {{sizeof(ParamsOf<k535>), ServeTyped<k535>}, {sizeof(ParamsOf<k550>), ServeTyped<k550>}}};
+}
+// For blocks without a public type; kAbsentControl where an interface lacks the control.
+constexpr ControlRow ControlOfSizes(uint32_t command, uint32_t size_535, uint32_t size_550,
+                                    ControlHandler serve, const char* quiet = nullptr) {
+  return {command, {{size_535, serve}, {size_550, serve}}, quiet};
+}
+constexpr ControlRow ControlOfSize(uint32_t command, uint32_t size, ControlHandler serve) {
+  return ControlOfSizes(command, size, size, serve);
+}
+// `serve` takes the block as bytes, or not at all.
+template <typename P535, typename P550 = P535>
+constexpr ControlRow UntypedControl(uint32_t command, ControlHandler serve) {
+  return ControlOfSizes(command, sizeof(P535), sizeof(P550), serve);
+}
+// Succeeds: nothing need be done, because `why`.
+constexpr ControlRow AcceptedOfSize(uint32_t command, uint32_t size, const char* why) {
+  return ControlOfSizes(command, size, size, ControlSucceeds, why);
+}
+template <typename P535, typename P550 = P535>
+constexpr ControlRow AcceptedControl(uint32_t command, const char* why) {
+  return ControlOfSizes(command, sizeof(P535), sizeof(P550), ControlSucceeds, why);
+}
+// Answers zeros: such a machine has none of what is asked for, because `why`.
+constexpr ControlRow ZeroOfSize(uint32_t command, uint32_t size, const char* why) {
+  return ControlOfSizes(command, size, size, ControlAnswersZero, why);
+}
+template <typename P535, typename P550 = P535>
+constexpr ControlRow ZeroControl(uint32_t command, const char* why) {
+  return ControlOfSizes(command, sizeof(P535), sizeof(P550), ControlAnswersZero, why);
+}
+// The driver refuses it, too.
+constexpr ControlRow RefusedOfSizes(uint32_t command, uint32_t size_535, uint32_t size_550) {
+  return ControlOfSizes(command, size_535, size_550, ControlNotSupported);
+}
+constexpr ControlRow RefusedOfSize(uint32_t command, uint32_t size) {
+  return RefusedOfSizes(command, size, size);
+}
+template <typename P535, typename P550 = P535>
+constexpr ControlRow RefusedControl(uint32_t command) {
+  return RefusedOfSizes(command, sizeof(P535), sizeof(P550));
+}
+inline constexpr uint32_t kAbsentControl = TypedHandler<ControlHandler>::kAbsent;
 
 // One table per family; rm_control.cc searches them.
 absl::Span<const ControlRow> SystemControls();      // NV0000: the machine
@@ -74,6 +124,9 @@ absl::Span<const ControlRow> ClockControls();       // clocks; all undocumented
 absl::Span<const ControlRow> PerfControls();        // clocks and power for NVML
 absl::Span<const ControlRow> NvmlControls();        // what else only NVML asks
 absl::Span<const ControlRow> ThirdPartyControls();  // NV503C: GPUDirect RDMA
+
+// All of them.
+std::vector<absl::Span<const ControlRow>> AllControls();
 
 // nullptr if the command is not known.
 const ControlRow* FindControl(uint32_t command);

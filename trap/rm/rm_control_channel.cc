@@ -9,29 +9,29 @@ namespace {
 
 using namespace abi;  // NOLINT: NVIDIA's names
 
-uint32_t WorkSubmitToken(ControlCall& call) {
+uint32_t WorkSubmitToken(ControlCall& call,
+                         NVC36F_CTRL_CMD_GPFIFO_GET_WORK_SUBMIT_TOKEN_PARAMS& params) {
   auto channel = call.object.As<ChannelResource>();
   if (channel == nullptr) return NV_ERR_INVALID_OBJECT;
-  call.Params<NVC36F_CTRL_CMD_GPFIFO_GET_WORK_SUBMIT_TOKEN_PARAMS>().workSubmitToken =
-      channel->channel->config().id;
+  params.workSubmitToken = channel->channel->config().id;
   // libcuda takes the token from here (kernel_channel.c
   // kchannelNotifyWorkSubmitToken).
   channel->channel->PublishToken(channel->token_notification);
   return NV_OK;
 }
 
-uint32_t TokenNotification(ControlCall& call) {
+uint32_t TokenNotification(ControlCall& call,
+                           NVC36F_CTRL_GPFIFO_SET_WORK_SUBMIT_TOKEN_NOTIF_INDEX_PARAMS& params) {
   auto channel = call.object.As<ChannelResource>();
   if (channel == nullptr) return NV_ERR_INVALID_OBJECT;
-  const uint32_t index =
-      call.Params<NVC36F_CTRL_GPFIFO_SET_WORK_SUBMIT_TOKEN_NOTIF_INDEX_PARAMS>().index;
+  const uint32_t index = params.index;
   if (index > 0xff) return NV_ERR_INVALID_ARGUMENT;
   channel->token_notification = index;
   return NV_OK;
 }
 
-uint32_t ClassEngineId(ControlCall& call) {
-  auto& params = call.Params<NVC36F_CTRL_GET_CLASS_ENGINEID_PARAMS>();
+template <typename Params>
+uint32_t ClassEngineId(ControlCall& call, Params& params) {
   RmObject* object = call.client.Find(params.hObject);
   auto channel = call.object.As<ChannelResource>();
   if (object == nullptr || channel == nullptr) return NV_ERR_INVALID_OBJECT_HANDLE;
@@ -58,8 +58,8 @@ uint32_t Schedule(ControlCall& call) {
 
 // libcuda asks what killed a channel: without an SM exception, an MMU fault makes it
 // report an illegal address.
-uint32_t SmErrorStates(ControlCall& call) {
-  auto& params = call.Params<NV83DE_CTRL_DEBUG_READ_ALL_SM_ERROR_STATES_PARAMS>();
+uint32_t SmErrorStates(ControlCall& call,
+                       NV83DE_CTRL_DEBUG_READ_ALL_SM_ERROR_STATES_PARAMS& params) {
   RmObject* target = call.client.Find(params.hTargetChannel);
   auto channel = target == nullptr ? nullptr : target->As<ChannelResource>();
   if (channel == nullptr) return NV_ERR_INVALID_OBJECT_HANDLE;
@@ -72,29 +72,33 @@ uint32_t SmErrorStates(ControlCall& call) {
 }
 
 constexpr ControlRow kRows[] = {
-    Control<NVC36F_CTRL_CMD_GPFIFO_GET_WORK_SUBMIT_TOKEN_PARAMS>(
-        NVC36F_CTRL_CMD_GPFIFO_GET_WORK_SUBMIT_TOKEN, WorkSubmitToken),
-    Control<NVC36F_CTRL_GPFIFO_SET_WORK_SUBMIT_TOKEN_NOTIF_INDEX_PARAMS>(
-        NVC36F_CTRL_CMD_GPFIFO_SET_WORK_SUBMIT_TOKEN_NOTIF_INDEX, TokenNotification),
-    Control<NVC36F_CTRL_GET_CLASS_ENGINEID_PARAMS>(NVC36F_CTRL_GET_CLASS_ENGINEID, ClassEngineId),
-    Control<NV906F_CTRL_GET_CLASS_ENGINEID_PARAMS>(NV906F_CTRL_GET_CLASS_ENGINEID, ClassEngineId),
-    Control<NVA06C_CTRL_GPFIFO_SCHEDULE_PARAMS>(NVA06C_CTRL_CMD_GPFIFO_SCHEDULE, Schedule),
-    Control<NVA06F_CTRL_GPFIFO_SCHEDULE_PARAMS>(NVA06F_CTRL_CMD_GPFIFO_SCHEDULE, Schedule),
-    Control<NVA06F_CTRL_BIND_PARAMS>(NVA06F_CTRL_CMD_BIND, ControlSucceeds),
-    Control<NVA06C_CTRL_SET_TIMESLICE_PARAMS>(NVA06C_CTRL_CMD_SET_TIMESLICE, ControlSucceeds),
-    Control<NVA06C_CTRL_PREEMPT_PARAMS>(NVA06C_CTRL_CMD_PREEMPT, ControlSucceeds),
-    Control<NV906F_CTRL_CMD_RESET_CHANNEL_PARAMS, NV906F_CTRL_CMD_RESET_CHANNEL_PARAMS_V550>(
-        NV906F_CTRL_CMD_RESET_CHANNEL, ControlSucceeds),
-    Control<NV90E6_CTRL_MASTER_GET_VIRTUAL_FUNCTION_ERROR_CONT_INTR_MASK_PARAMS>(
-        NV90E6_CTRL_CMD_MASTER_GET_VIRTUAL_FUNCTION_ERROR_CONT_INTR_MASK, ControlAnswersZero),
-    Control<NV83DE_CTRL_DEBUG_SET_EXCEPTION_MASK_PARAMS>(NV83DE_CTRL_CMD_DEBUG_SET_EXCEPTION_MASK,
-                                                         ControlSucceeds),
-    Control<NV83DE_CTRL_DEBUG_READ_ALL_SM_ERROR_STATES_PARAMS>(
-        NV83DE_CTRL_CMD_DEBUG_READ_ALL_SM_ERROR_STATES, SmErrorStates),
+    Control<WorkSubmitToken>(NVC36F_CTRL_CMD_GPFIFO_GET_WORK_SUBMIT_TOKEN),
+    Control<TokenNotification>(NVC36F_CTRL_CMD_GPFIFO_SET_WORK_SUBMIT_TOKEN_NOTIF_INDEX),
+    Control<ClassEngineId<NVC36F_CTRL_GET_CLASS_ENGINEID_PARAMS>>(NVC36F_CTRL_GET_CLASS_ENGINEID),
+    Control<ClassEngineId<NV906F_CTRL_GET_CLASS_ENGINEID_PARAMS>>(NV906F_CTRL_GET_CLASS_ENGINEID),
+    UntypedControl<NVA06C_CTRL_GPFIFO_SCHEDULE_PARAMS>(NVA06C_CTRL_CMD_GPFIFO_SCHEDULE, Schedule),
+    UntypedControl<NVA06F_CTRL_GPFIFO_SCHEDULE_PARAMS>(NVA06F_CTRL_CMD_GPFIFO_SCHEDULE, Schedule),
+    AcceptedControl<NVA06F_CTRL_BIND_PARAMS>(NVA06F_CTRL_CMD_BIND,
+                                             "a channel is made for its engine"),
+    AcceptedControl<NVA06C_CTRL_SET_TIMESLICE_PARAMS>(
+        NVA06C_CTRL_CMD_SET_TIMESLICE, "channels share an engine without time slices"),
+    AcceptedControl<NVA06C_CTRL_PREEMPT_PARAMS>(
+        NVA06C_CTRL_CMD_PREEMPT,
+        "work that has begun is finished first, and nothing waits for less"),
+    AcceptedControl<NV906F_CTRL_CMD_RESET_CHANNEL_PARAMS,
+                    NV906F_CTRL_CMD_RESET_CHANNEL_PARAMS_V550>(
+        NV906F_CTRL_CMD_RESET_CHANNEL, "a channel that has failed takes no more work"),
+    ZeroControl<NV90E6_CTRL_MASTER_GET_VIRTUAL_FUNCTION_ERROR_CONT_INTR_MASK_PARAMS>(
+        NV90E6_CTRL_CMD_MASTER_GET_VIRTUAL_FUNCTION_ERROR_CONT_INTR_MASK,
+        "no virtual function has an error"),
+    AcceptedControl<NV83DE_CTRL_DEBUG_SET_EXCEPTION_MASK_PARAMS>(
+        NV83DE_CTRL_CMD_DEBUG_SET_EXCEPTION_MASK, "no exception is raised by computing"),
+    Control<SmErrorStates>(NV83DE_CTRL_CMD_DEBUG_READ_ALL_SM_ERROR_STATES),
     // Of the context (class 0x90): promotions that need nothing here.
-    Control<NV0090_CTRL_PROGRAM_VIDMEM_PROMOTE_PARAMS>(NV0090_CTRL_CMD_PROGRAM_VIDMEM_PROMOTE,
-                                                       ControlSucceeds),
-    ControlOfSize(NV83DE_CTRL_CMD_DEBUG_CLEAR_ALL_SM_ERROR_STATES, 16, ControlSucceeds),
+    AcceptedControl<NV0090_CTRL_PROGRAM_VIDMEM_PROMOTE_PARAMS>(
+        NV0090_CTRL_CMD_PROGRAM_VIDMEM_PROMOTE, "there is no cache to promote reads into"),
+    AcceptedOfSize(NV83DE_CTRL_CMD_DEBUG_CLEAR_ALL_SM_ERROR_STATES, 16,
+                   "multiprocessors keep no error states"),
 };
 
 }  // namespace

@@ -74,9 +74,12 @@ uint32_t Capabilities(ControlCall& call) {
 }
 
 constexpr ControlRow kRows[] = {
-    ControlOfSize(0x20809001, 8, Domains),         ControlOfSize(0x20809009, 8, State),
-    ControlOfSize(0x20809064, 520, DomainSources), ControlOfSize(0x2080a001, 16, Capabilities),
-    ControlOfSize(0x2080a026, 532, Frequencies),   ControlOfSize(0x2080a084, 4, ControlSucceeds),
+    ControlOfSize(0x20809001, 8, Domains),
+    ControlOfSize(0x20809009, 8, State),
+    ControlOfSize(0x20809064, 520, DomainSources),
+    ControlOfSize(0x2080a001, 16, Capabilities),
+    ControlOfSize(0x2080a026, 532, Frequencies),
+    AcceptedOfSize(0x2080a084, 4, "a switch of the clocks, which are fixed"),
 };
 
 }  // namespace

@@ -10,13 +10,12 @@ namespace {
 
 using namespace abi;  // NOLINT: NVIDIA's names
 
-uint32_t SubdeviceCount(ControlCall& call) {
-  call.Params<NV0080_CTRL_GPU_GET_NUM_SUBDEVICES_PARAMS>().numSubDevices = 1;
+uint32_t SubdeviceCount(ControlCall&, NV0080_CTRL_GPU_GET_NUM_SUBDEVICES_PARAMS& params) {
+  params.numSubDevices = 1;
   return NV_OK;
 }
 
-uint32_t ClassList(ControlCall& call) {
-  auto& params = call.Params<NV0080_CTRL_GPU_GET_CLASSLIST_PARAMS>();
+uint32_t ClassList(ControlCall& call, NV0080_CTRL_GPU_GET_CLASSLIST_PARAMS& params) {
   const auto& classes = ClassesOf(call.profile().architecture);
   if (params.classList != 0) {
     const size_t count = std::min<size_t>(params.numClasses, classes.size());
@@ -29,23 +28,20 @@ uint32_t ClassList(ControlCall& call) {
 }
 
 // The 550 structure has a longer array, and nothing behind it.
-uint32_t ClassListV2(ControlCall& call) {
-  auto& params = call.Params<NV0080_CTRL_GPU_GET_CLASSLIST_V2_PARAMS>();
+uint32_t ClassListV2(ControlCall& call, NV0080_CTRL_GPU_GET_CLASSLIST_V2_PARAMS& params) {
   const auto& classes = ClassesOf(call.profile().architecture);
   params.numClasses = static_cast<uint32_t>(classes.size());
   std::copy(classes.begin(), classes.end(), params.classList);
   return NV_OK;
 }
 
-uint32_t HostCaps(ControlCall& call) {
-  auto& params = call.Params<NV0080_CTRL_HOST_GET_CAPS_V2_PARAMS>();
+uint32_t HostCaps(ControlCall&, NV0080_CTRL_HOST_GET_CAPS_V2_PARAMS& params) {
   std::memset(&params, 0, sizeof params);
   params.capsTbl[0] = 0x04;  // GPU_COHERENT_MAPPING_SUPPORTED
   return NV_OK;
 }
 
-uint32_t FramebufferCaps(ControlCall& call) {
-  auto& params = call.Params<NV0080_CTRL_FB_GET_CAPS_V2_PARAMS>();
+uint32_t FramebufferCaps(ControlCall&, NV0080_CTRL_FB_GET_CAPS_V2_PARAMS& params) {
   std::memset(&params, 0, sizeof params);
   params.capsTbl[0] = 0x01 | 0x02 | 0x08;  // render to, blocklinear and cached sysmem
   params.capsTbl[1] = 0x80;                // GENERIC_PAGE_KIND
@@ -53,8 +49,7 @@ uint32_t FramebufferCaps(ControlCall& call) {
   return NV_OK;
 }
 
-uint32_t VaCaps(ControlCall& call) {
-  auto& params = call.Params<NV0080_CTRL_DMA_ADV_SCHED_GET_VA_CAPS_PARAMS>();
+uint32_t VaCaps(ControlCall&, NV0080_CTRL_DMA_ADV_SCHED_GET_VA_CAPS_PARAMS& params) {
   const uint32_t va_space = params.hVASpace;
   std::memset(&params, 0, sizeof params);
   params.hVASpace = va_space;
@@ -70,15 +65,13 @@ uint32_t VaCaps(ControlCall& call) {
   return NV_OK;
 }
 
-uint32_t GraphicsCaps(ControlCall& call) {
-  auto& params = call.Params<NV0080_CTRL_GR_GET_CAPS_V2_PARAMS>();
+uint32_t GraphicsCaps(ControlCall&, NV0080_CTRL_GR_GET_CAPS_V2_PARAMS& params) {
   std::memset(params.capsTbl, 0, sizeof params.capsTbl);
   params.bCapsPopulated = 1;
   return NV_OK;
 }
 
-uint32_t ChannelList(ControlCall& call) {
-  const auto& params = call.Params<NV0080_CTRL_FIFO_GET_CHANNELLIST_PARAMS>();
+uint32_t ChannelList(ControlCall& call, const NV0080_CTRL_FIFO_GET_CHANNELLIST_PARAMS& params) {
   constexpr uint32_t kMostChannels = 4096;
   if (params.numChannels > kMostChannels) return NV_ERR_INVALID_ARGUMENT;
   std::vector<uint32_t> handles(params.numChannels), ids(params.numChannels);
@@ -97,34 +90,32 @@ uint32_t ChannelList(ControlCall& call) {
 }
 
 constexpr ControlRow kRows[] = {
-    Control<NV0080_CTRL_GPU_GET_NUM_SUBDEVICES_PARAMS>(NV0080_CTRL_CMD_GPU_GET_NUM_SUBDEVICES,
-                                                       SubdeviceCount),
-    Control<NV0080_CTRL_GPU_GET_CLASSLIST_PARAMS>(NV0080_CTRL_CMD_GPU_GET_CLASSLIST, ClassList),
-    Control<NV0080_CTRL_GPU_GET_CLASSLIST_V2_PARAMS, NV0080_CTRL_GPU_GET_CLASSLIST_V2_PARAMS_V550>(
-        NV0080_CTRL_CMD_GPU_GET_CLASSLIST_V2, ClassListV2),
+    Control<SubdeviceCount>(NV0080_CTRL_CMD_GPU_GET_NUM_SUBDEVICES),
+    Control<ClassList>(NV0080_CTRL_CMD_GPU_GET_CLASSLIST),
+    Control<ClassListV2, NV0080_CTRL_GPU_GET_CLASSLIST_V2_PARAMS_V550>(
+        NV0080_CTRL_CMD_GPU_GET_CLASSLIST_V2),
     // Bare metal: mode 0.
-    Control<NV0080_CTRL_GPU_GET_VIRTUALIZATION_MODE_PARAMS>(
-        NV0080_CTRL_CMD_GPU_GET_VIRTUALIZATION_MODE, ControlAnswersZero),
-    Control<NV0080_CTRL_GPU_QUERY_SW_STATE_PERSISTENCE_PARAMS>(
-        NV0080_CTRL_CMD_GPU_QUERY_SW_STATE_PERSISTENCE, ControlAnswersZero),
-    Control<NV0080_CTRL_GPU_GET_VGX_CAPS_PARAMS>(NV0080_CTRL_CMD_GPU_GET_VGX_CAPS,
-                                                 ControlAnswersZero),
+    ZeroControl<NV0080_CTRL_GPU_GET_VIRTUALIZATION_MODE_PARAMS>(
+        NV0080_CTRL_CMD_GPU_GET_VIRTUALIZATION_MODE, "bare metal: mode 0"),
+    ZeroControl<NV0080_CTRL_GPU_QUERY_SW_STATE_PERSISTENCE_PARAMS>(
+        NV0080_CTRL_CMD_GPU_QUERY_SW_STATE_PERSISTENCE, "persistence mode is on, as on servers"),
+    ZeroControl<NV0080_CTRL_GPU_GET_VGX_CAPS_PARAMS>(NV0080_CTRL_CMD_GPU_GET_VGX_CAPS,
+                                                     "no virtual GPU"),
     // No Quadro, NVS or Titan.
-    Control<NV0080_CTRL_GPU_GET_BRAND_CAPS_PARAMS>(NV0080_CTRL_CMD_GPU_GET_BRAND_CAPS,
-                                                   ControlAnswersZero),
-    Control<NV0080_CTRL_HOST_GET_CAPS_V2_PARAMS>(NV0080_CTRL_CMD_HOST_GET_CAPS_V2, HostCaps),
-    Control<NV0080_CTRL_FB_GET_CAPS_V2_PARAMS>(NV0080_CTRL_CMD_FB_GET_CAPS_V2, FramebufferCaps),
-    Control<NV0080_CTRL_DMA_ADV_SCHED_GET_VA_CAPS_PARAMS>(NV0080_CTRL_CMD_DMA_ADV_SCHED_GET_VA_CAPS,
-                                                          VaCaps),
-    Control<NV0080_CTRL_GR_GET_CAPS_V2_PARAMS>(NV0080_CTRL_CMD_GR_GET_CAPS_V2, GraphicsCaps),
-    Control<NV0080_CTRL_FIFO_GET_CHANNELLIST_PARAMS>(NV0080_CTRL_CMD_FIFO_GET_CHANNELLIST,
-                                                     ChannelList),
-    Control<NV0080_CTRL_PERF_CUDA_LIMIT_CONTROL_PARAMS>(NV0080_CTRL_CMD_PERF_CUDA_LIMIT_SET_CONTROL,
-                                                        ControlSucceeds),
+    ZeroControl<NV0080_CTRL_GPU_GET_BRAND_CAPS_PARAMS>(NV0080_CTRL_CMD_GPU_GET_BRAND_CAPS,
+                                                       "no Quadro, NVS or Titan"),
+    Control<HostCaps>(NV0080_CTRL_CMD_HOST_GET_CAPS_V2),
+    Control<FramebufferCaps>(NV0080_CTRL_CMD_FB_GET_CAPS_V2),
+    Control<VaCaps>(NV0080_CTRL_CMD_DMA_ADV_SCHED_GET_VA_CAPS),
+    Control<GraphicsCaps>(NV0080_CTRL_CMD_GR_GET_CAPS_V2),
+    Control<ChannelList>(NV0080_CTRL_CMD_FIFO_GET_CHANNELLIST),
+    AcceptedControl<NV0080_CTRL_PERF_CUDA_LIMIT_CONTROL_PARAMS>(
+        NV0080_CTRL_CMD_PERF_CUDA_LIMIT_SET_CONTROL, "clocks are not limited for CUDA"),
     // Without public names. 0x80028b is tolerated as unsupported by both drivers;
     // 0x809909 (one byte in, 535) is a switch that must be accepted.
-    ControlOfSize(0x80028b, 1, ControlAnswersZero),
-    ControlOfSize(0x809909, 1, ControlSucceeds),
+    ZeroOfSize(0x80028b, 1, "both drivers take zero as unsupported"),
+    AcceptedOfSize(0x809909, 1,
+                   "a switch that 535 must find accepted; what it switches is not public"),
 };
 
 }  // namespace

@@ -91,14 +91,12 @@ uint32_t GraphicsInfo(const GpuProfile& profile, uint32_t index) {
   }
 }
 
-uint32_t GraphicsInfoV1(ControlCall& call) {
-  const auto& params = call.Params<NV2080_CTRL_GR_GET_INFO_PARAMS>();
+uint32_t GraphicsInfoV1(ControlCall& call, const NV2080_CTRL_GR_GET_INFO_PARAMS& params) {
   return AnswerRemoteList(call, params.grInfoListSize, params.grInfoList,
                           [&](uint32_t index) { return GraphicsInfo(call.profile(), index); });
 }
 
-uint32_t GraphicsInfoV2(ControlCall& call) {
-  auto& params = call.Params<NV0080_CTRL_GR_GET_INFO_V2_PARAMS>();
+uint32_t GraphicsInfoV2(ControlCall& call, NV0080_CTRL_GR_GET_INFO_V2_PARAMS& params) {
   if (params.grInfoListSize > std::size(params.grInfoList)) return NV_ERR_INVALID_ARGUMENT;
   for (uint32_t i = 0; i < params.grInfoListSize; ++i) {
     params.grInfoList[i].data = GraphicsInfo(call.profile(), params.grInfoList[i].index);
@@ -106,16 +104,14 @@ uint32_t GraphicsInfoV2(ControlCall& call) {
   return NV_OK;
 }
 
-uint32_t GraphicsCaps(ControlCall& call) {
-  auto& params = call.Params<NV0080_CTRL_GR_GET_CAPS_V2_PARAMS>();
+uint32_t GraphicsCaps(ControlCall&, NV0080_CTRL_GR_GET_CAPS_V2_PARAMS& params) {
   std::memset(params.capsTbl, 0, sizeof params.capsTbl);
   params.bCapsPopulated = 1;
   return NV_OK;
 }
 
-uint32_t GpcMask(ControlCall& call) {
-  call.Params<NV2080_CTRL_GR_GET_GPC_MASK_PARAMS>().gpcMask =
-      (1u << call.profile().tpcs_per_gpc.size()) - 1;
+uint32_t GpcMask(ControlCall& call, NV2080_CTRL_GR_GET_GPC_MASK_PARAMS& params) {
+  params.gpcMask = (1u << call.profile().tpcs_per_gpc.size()) - 1;
   return NV_OK;
 }
 
@@ -123,15 +119,13 @@ uint32_t TpcMaskOf(const GpuProfile& profile, uint32_t gpc) {
   return gpc < profile.tpcs_per_gpc.size() ? (1u << profile.tpcs_per_gpc[gpc]) - 1 : 0;
 }
 
-uint32_t TpcMask(ControlCall& call) {
-  auto& params = call.Params<NV2080_CTRL_GR_GET_TPC_MASK_PARAMS>();
+uint32_t TpcMask(ControlCall& call, NV2080_CTRL_GR_GET_TPC_MASK_PARAMS& params) {
   params.tpcMask = TpcMaskOf(call.profile(), params.gpcId);
   return NV_OK;
 }
 
 // SMs are numbered round the GPCs, TPC by TPC.
-uint32_t GlobalSmOrder(ControlCall& call) {
-  auto& params = call.Params<NV2080_CTRL_GR_GET_GLOBAL_SM_ORDER_PARAMS>();
+uint32_t GlobalSmOrder(ControlCall& call, NV2080_CTRL_GR_GET_GLOBAL_SM_ORDER_PARAMS& params) {
   const auto& tpcs = call.profile().tpcs_per_gpc;
   std::memset(params.globalSmId, 0, sizeof params.globalSmId);
   uint16_t sm = 0, global_tpc = 0;
@@ -150,22 +144,20 @@ uint32_t GlobalSmOrder(ControlCall& call) {
   return NV_OK;
 }
 
-uint32_t IssueRate(ControlCall& call) {
+uint32_t IssueRate(ControlCall&, NV2080_CTRL_GR_GET_SM_ISSUE_RATE_MODIFIER_PARAMS& params) {
   // Full speed everywhere; the routing information stays.
-  auto& params = call.Params<NV2080_CTRL_GR_GET_SM_ISSUE_RATE_MODIFIER_PARAMS>();
   const auto route = params.grRouteInfo;
   std::memset(&params, 0, sizeof params);
   params.grRouteInfo = route;
   return NV_OK;
 }
 
-uint32_t ContextBufferSize(ControlCall& call) {
-  call.Params<NV2080_CTRL_GR_GET_CTX_BUFFER_SIZE_PARAMS>().totalBufferSize = 32 << 20;
+uint32_t ContextBufferSize(ControlCall&, NV2080_CTRL_GR_GET_CTX_BUFFER_SIZE_PARAMS& params) {
+  params.totalBufferSize = 32 << 20;
   return NV_OK;
 }
 
-uint32_t FloorsweepInfo(ControlCall& call) {
-  auto& params = call.Params<NV2080_CTRL_GRMGR_GET_GR_FS_INFO_PARAMS>();
+uint32_t FloorsweepInfo(ControlCall& call, NV2080_CTRL_GRMGR_GET_GR_FS_INFO_PARAMS& params) {
   if (params.numQueries > std::size(params.queries)) return NV_ERR_INVALID_ARGUMENT;
   const GpuProfile& profile = call.profile();
   for (uint32_t i = 0; i < params.numQueries; ++i) {
@@ -208,8 +200,7 @@ void CopyCaps(uint32_t engine, uint8_t (&caps)[2]) {
   caps[1] = 0x01 | 0x02;  // non-pipelined and pipelined block-linear
 }
 
-uint32_t CopyCapsV2(ControlCall& call) {
-  auto& params = call.Params<NV2080_CTRL_CE_GET_CAPS_V2_PARAMS>();
+uint32_t CopyCapsV2(ControlCall& call, NV2080_CTRL_CE_GET_CAPS_V2_PARAMS& params) {
   const uint32_t engine = params.ceEngineType - NV2080_ENGINE_TYPE_COPY0;
   if (engine >= call.profile().copy_engines) return NV_ERR_NOT_SUPPORTED;
   CopyCaps(engine, params.capsTbl);
@@ -217,8 +208,7 @@ uint32_t CopyCapsV2(ControlCall& call) {
 }
 
 template <typename Params>
-uint32_t AllCopyCaps(ControlCall& call) {
-  auto& params = call.Params<Params>();
+uint32_t AllCopyCaps(ControlCall& call, Params& params) {
   std::memset(&params, 0, sizeof params);
   for (uint32_t engine = 0; engine < call.profile().copy_engines; ++engine) {
     CopyCaps(engine, params.capsTbl[engine]);
@@ -227,14 +217,13 @@ uint32_t AllCopyCaps(ControlCall& call) {
   return NV_OK;
 }
 
-uint32_t TimerTime(ControlCall& call) {
-  call.Params<NV2080_CTRL_TIMER_GET_TIME_PARAMS>().time_nsec =
-      call.machine().scheduler->TimeOf(call.call.process()).ShownNanoseconds();
+uint32_t TimerTime(ControlCall& call, NV2080_CTRL_TIMER_GET_TIME_PARAMS& params) {
+  params.time_nsec = call.machine().scheduler->TimeOf(call.call.process()).ShownNanoseconds();
   return NV_OK;
 }
 
-uint32_t TimeCorrelation(ControlCall& call) {
-  auto& params = call.Params<NV2080_CTRL_TIMER_GET_GPU_CPU_TIME_CORRELATION_INFO_PARAMS>();
+uint32_t TimeCorrelation(ControlCall& call,
+                         NV2080_CTRL_TIMER_GET_GPU_CPU_TIME_CORRELATION_INFO_PARAMS& params) {
   const size_t count = std::min<size_t>(params.sampleCount, std::size(params.samples));
   for (size_t i = 0; i < count; ++i) {
     const uint64_t now = call.machine().scheduler->TimeOf(call.call.process()).ShownNanoseconds();
@@ -243,47 +232,38 @@ uint32_t TimeCorrelation(ControlCall& call) {
   return NV_OK;
 }
 
-uint32_t WatchdogInfo(ControlCall& call) {
-  call.Params<NV2080_CTRL_RC_GET_WATCHDOG_INFO_PARAMS>().watchdogStatusFlags =
-      NV2080_CTRL_RC_GET_WATCHDOG_INFO_FLAGS_DISABLED |
-      NV2080_CTRL_RC_GET_WATCHDOG_INFO_FLAGS_INITIALIZED;
+uint32_t WatchdogInfo(ControlCall&, NV2080_CTRL_RC_GET_WATCHDOG_INFO_PARAMS& params) {
+  params.watchdogStatusFlags = NV2080_CTRL_RC_GET_WATCHDOG_INFO_FLAGS_DISABLED |
+                               NV2080_CTRL_RC_GET_WATCHDOG_INFO_FLAGS_INITIALIZED;
   return NV_OK;
 }
 
 constexpr ControlRow kRows[] = {
-    Control<NV2080_CTRL_GR_GET_INFO_PARAMS>(NV2080_CTRL_CMD_GR_GET_INFO, GraphicsInfoV1),
-    Control<NV0080_CTRL_GR_GET_INFO_V2_PARAMS, NV0080_CTRL_GR_GET_INFO_V2_PARAMS_V550>(
-        NV0080_CTRL_CMD_GR_GET_INFO_V2, GraphicsInfoV2),
-    Control<NV0080_CTRL_GR_GET_CAPS_V2_PARAMS>(NV2080_CTRL_CMD_GR_GET_CAPS_V2, GraphicsCaps),
-    Control<NV2080_CTRL_GR_GET_GPC_MASK_PARAMS>(NV2080_CTRL_CMD_GR_GET_GPC_MASK, GpcMask),
-    Control<NV2080_CTRL_GR_GET_TPC_MASK_PARAMS>(NV2080_CTRL_CMD_GR_GET_TPC_MASK, TpcMask),
-    Control<NV2080_CTRL_GR_GET_GLOBAL_SM_ORDER_PARAMS>(NV2080_CTRL_CMD_GR_GET_GLOBAL_SM_ORDER,
-                                                       GlobalSmOrder),
-    Control<NV2080_CTRL_GR_GET_SM_ISSUE_RATE_MODIFIER_PARAMS>(
-        NV2080_CTRL_CMD_GR_GET_SM_ISSUE_RATE_MODIFIER, IssueRate),
-    Control<NV2080_CTRL_GR_GET_CTX_BUFFER_SIZE_PARAMS>(NV2080_CTRL_CMD_GR_GET_CTX_BUFFER_SIZE,
-                                                       ContextBufferSize),
-    Control<NV2080_CTRL_GR_SET_CTXSW_PREEMPTION_MODE_PARAMS>(
-        NV2080_CTRL_CMD_GR_SET_CTXSW_PREEMPTION_MODE, ControlSucceeds),
-    Control<NV2080_CTRL_GRMGR_GET_GR_FS_INFO_PARAMS>(NV2080_CTRL_CMD_GRMGR_GET_GR_FS_INFO,
-                                                     FloorsweepInfo),
-    Control<NV2080_CTRL_CE_GET_CAPS_V2_PARAMS>(NV2080_CTRL_CMD_CE_GET_CAPS_V2, CopyCapsV2),
-    {NV2080_CTRL_CMD_CE_GET_ALL_CAPS, sizeof(NV2080_CTRL_CE_GET_ALL_CAPS_PARAMS),
-     sizeof(NV2080_CTRL_CE_GET_ALL_CAPS_PARAMS_V550),
-     [](ControlCall& call) {
-       return call.machine().abi_550() ? AllCopyCaps<NV2080_CTRL_CE_GET_ALL_CAPS_PARAMS_V550>(call)
-                                       : AllCopyCaps<NV2080_CTRL_CE_GET_ALL_CAPS_PARAMS>(call);
-     }},
-    Control<NV2080_CTRL_EVENT_SET_NOTIFICATION_PARAMS>(NV2080_CTRL_CMD_EVENT_SET_NOTIFICATION,
-                                                       ControlSucceeds),
-    Control<NV2080_CTRL_TIMER_GET_TIME_PARAMS>(NV2080_CTRL_CMD_TIMER_GET_TIME, TimerTime),
-    Control<NV2080_CTRL_TIMER_GET_GPU_CPU_TIME_CORRELATION_INFO_PARAMS>(
-        NV2080_CTRL_CMD_TIMER_GET_GPU_CPU_TIME_CORRELATION_INFO, TimeCorrelation),
-    Control<NV2080_CTRL_RC_GET_WATCHDOG_INFO_PARAMS>(NV2080_CTRL_CMD_RC_GET_WATCHDOG_INFO,
-                                                     WatchdogInfo),
-    ControlOfSize(NV2080_CTRL_CMD_RC_RELEASE_WATCHDOG_REQUESTS, 0, ControlSucceeds),
-    ControlOfSize(NV2080_CTRL_CMD_RC_SOFT_DISABLE_WATCHDOG, 0, ControlSucceeds),
-    Control<NV2080_CTRL_PERF_BOOST_PARAMS>(NV2080_CTRL_CMD_PERF_BOOST, ControlSucceeds),
+    Control<GraphicsInfoV1>(NV2080_CTRL_CMD_GR_GET_INFO),
+    Control<GraphicsInfoV2, NV0080_CTRL_GR_GET_INFO_V2_PARAMS_V550>(NV0080_CTRL_CMD_GR_GET_INFO_V2),
+    Control<GraphicsCaps>(NV2080_CTRL_CMD_GR_GET_CAPS_V2),
+    Control<GpcMask>(NV2080_CTRL_CMD_GR_GET_GPC_MASK),
+    Control<TpcMask>(NV2080_CTRL_CMD_GR_GET_TPC_MASK),
+    Control<GlobalSmOrder>(NV2080_CTRL_CMD_GR_GET_GLOBAL_SM_ORDER),
+    Control<IssueRate>(NV2080_CTRL_CMD_GR_GET_SM_ISSUE_RATE_MODIFIER),
+    Control<ContextBufferSize>(NV2080_CTRL_CMD_GR_GET_CTX_BUFFER_SIZE),
+    AcceptedControl<NV2080_CTRL_GR_SET_CTXSW_PREEMPTION_MODE_PARAMS>(
+        NV2080_CTRL_CMD_GR_SET_CTXSW_PREEMPTION_MODE,
+        "contexts are not switched in the middle of a kernel"),
+    Control<FloorsweepInfo>(NV2080_CTRL_CMD_GRMGR_GET_GR_FS_INFO),
+    Control<CopyCapsV2>(NV2080_CTRL_CMD_CE_GET_CAPS_V2),
+    ControlByVersion<AllCopyCaps<NV2080_CTRL_CE_GET_ALL_CAPS_PARAMS>,
+                     AllCopyCaps<NV2080_CTRL_CE_GET_ALL_CAPS_PARAMS_V550>>(
+        NV2080_CTRL_CMD_CE_GET_ALL_CAPS),
+    AcceptedControl<NV2080_CTRL_EVENT_SET_NOTIFICATION_PARAMS>(
+        NV2080_CTRL_CMD_EVENT_SET_NOTIFICATION, "every registered event is told"),
+    Control<TimerTime>(NV2080_CTRL_CMD_TIMER_GET_TIME),
+    Control<TimeCorrelation>(NV2080_CTRL_CMD_TIMER_GET_GPU_CPU_TIME_CORRELATION_INFO),
+    Control<WatchdogInfo>(NV2080_CTRL_CMD_RC_GET_WATCHDOG_INFO),
+    AcceptedOfSize(NV2080_CTRL_CMD_RC_RELEASE_WATCHDOG_REQUESTS, 0, "there is no watchdog"),
+    AcceptedOfSize(NV2080_CTRL_CMD_RC_SOFT_DISABLE_WATCHDOG, 0, "there is no watchdog"),
+    AcceptedControl<NV2080_CTRL_PERF_BOOST_PARAMS>(NV2080_CTRL_CMD_PERF_BOOST,
+                                                   "clocks are always those of a busy GPU"),
 };
 
 }  // namespace

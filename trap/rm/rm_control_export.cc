@@ -49,8 +49,7 @@ uint32_t Import(ControlCall& call, const ExportFile::Exported& exported, uint32_
                             handle);
 }
 
-uint32_t ExportObject(ControlCall& call) {
-  auto& params = call.Params<NV0000_CTRL_OS_UNIX_EXPORT_OBJECT_TO_FD_PARAMS>();
+uint32_t ExportObject(ControlCall& call, NV0000_CTRL_OS_UNIX_EXPORT_OBJECT_TO_FD_PARAMS& params) {
   RmObject* object = call.client.Find(params.object.data.rmObject.hObject);
   if (object == nullptr || object->resource == nullptr) return NV_ERR_INVALID_OBJECT_HANDLE;
   auto file = MakeExport(call, params.fd);
@@ -60,8 +59,7 @@ uint32_t ExportObject(ControlCall& call) {
   return NV_OK;
 }
 
-uint32_t ImportObject(ControlCall& call) {
-  auto& params = call.Params<NV0000_CTRL_OS_UNIX_IMPORT_OBJECT_FROM_FD_PARAMS>();
+uint32_t ImportObject(ControlCall& call, NV0000_CTRL_OS_UNIX_IMPORT_OBJECT_FROM_FD_PARAMS& params) {
   auto file = ExportAt(call, params.fd);
   if (file == nullptr || file->objects.empty()) return NV_ERR_INVALID_ARGUMENT;
   auto& object = params.object.data.rmObject;
@@ -69,8 +67,7 @@ uint32_t ImportObject(ControlCall& call) {
 }
 
 template <typename Params>
-uint32_t ExportInfo(ControlCall& call) {
-  auto& params = call.Params<Params>();
+uint32_t ExportInfo(ControlCall& call, Params& params) {
   auto file = ExportAt(call, params.fd);
   if (file == nullptr) return NV_ERR_INVALID_ARGUMENT;
   params.deviceInstance = file->gpu;
@@ -82,8 +79,7 @@ uint32_t ExportInfo(ControlCall& call) {
   return NV_OK;
 }
 
-uint32_t ExportObjects(ControlCall& call) {
-  auto& params = call.Params<NV0000_CTRL_OS_UNIX_EXPORT_OBJECTS_TO_FD_PARAMS>();
+uint32_t ExportObjects(ControlCall& call, NV0000_CTRL_OS_UNIX_EXPORT_OBJECTS_TO_FD_PARAMS& params) {
   if (params.numObjects > std::size(params.objects)) return NV_ERR_INVALID_ARGUMENT;
   auto file = MakeExport(call, params.fd);
   if (file == nullptr) return NV_ERR_INVALID_ARGUMENT;
@@ -101,8 +97,8 @@ uint32_t ExportObjects(ControlCall& call) {
   return NV_OK;
 }
 
-uint32_t ImportObjects(ControlCall& call) {
-  auto& params = call.Params<NV0000_CTRL_OS_UNIX_IMPORT_OBJECTS_FROM_FD_PARAMS>();
+uint32_t ImportObjects(ControlCall& call,
+                       NV0000_CTRL_OS_UNIX_IMPORT_OBJECTS_FROM_FD_PARAMS& params) {
   auto file = ExportAt(call, params.fd);
   if (file == nullptr || params.numObjects > std::size(params.objects) ||
       size_t{params.index} + params.numObjects > file->objects.size()) {
@@ -120,10 +116,9 @@ uint32_t ImportObjects(ControlCall& call) {
   return NV_OK;
 }
 
-uint32_t SurfaceInfo(ControlCall& call) {
+uint32_t SurfaceInfo(ControlCall& call, const NV0041_CTRL_GET_SURFACE_INFO_PARAMS& params) {
   auto resource = call.object.As<MemoryResource>();
   if (resource == nullptr) return NV_ERR_INVALID_OBJECT;
-  const auto& params = call.Params<NV0041_CTRL_GET_SURFACE_INFO_PARAMS>();
   const bool vidmem = resource->memory->kind() == MemoryKind::kVidmem;
   return AnswerRemoteList(
       call, params.surfaceInfoListSize, params.surfaceInfoList, [&](uint32_t index) -> uint32_t {
@@ -149,23 +144,14 @@ uint32_t SurfaceInfo(ControlCall& call) {
 }
 
 constexpr ControlRow kRows[] = {
-    Control<NV0000_CTRL_OS_UNIX_EXPORT_OBJECT_TO_FD_PARAMS>(
-        NV0000_CTRL_CMD_OS_UNIX_EXPORT_OBJECT_TO_FD, ExportObject),
-    Control<NV0000_CTRL_OS_UNIX_IMPORT_OBJECT_FROM_FD_PARAMS>(
-        NV0000_CTRL_CMD_OS_UNIX_IMPORT_OBJECT_FROM_FD, ImportObject),
-    {NV0000_CTRL_CMD_OS_UNIX_GET_EXPORT_OBJECT_INFO,
-     sizeof(NV0000_CTRL_OS_UNIX_GET_EXPORT_OBJECT_INFO_PARAMS),
-     sizeof(NV0000_CTRL_OS_UNIX_GET_EXPORT_OBJECT_INFO_PARAMS_V550),
-     [](ControlCall& call) {
-       return call.machine().abi_550()
-                  ? ExportInfo<NV0000_CTRL_OS_UNIX_GET_EXPORT_OBJECT_INFO_PARAMS_V550>(call)
-                  : ExportInfo<NV0000_CTRL_OS_UNIX_GET_EXPORT_OBJECT_INFO_PARAMS>(call);
-     }},
-    Control<NV0000_CTRL_OS_UNIX_EXPORT_OBJECTS_TO_FD_PARAMS>(
-        NV0000_CTRL_CMD_OS_UNIX_EXPORT_OBJECTS_TO_FD, ExportObjects),
-    Control<NV0000_CTRL_OS_UNIX_IMPORT_OBJECTS_FROM_FD_PARAMS>(
-        NV0000_CTRL_CMD_OS_UNIX_IMPORT_OBJECTS_FROM_FD, ImportObjects),
-    Control<NV0041_CTRL_GET_SURFACE_INFO_PARAMS>(NV0041_CTRL_CMD_GET_SURFACE_INFO, SurfaceInfo),
+    Control<ExportObject>(NV0000_CTRL_CMD_OS_UNIX_EXPORT_OBJECT_TO_FD),
+    Control<ImportObject>(NV0000_CTRL_CMD_OS_UNIX_IMPORT_OBJECT_FROM_FD),
+    ControlByVersion<ExportInfo<NV0000_CTRL_OS_UNIX_GET_EXPORT_OBJECT_INFO_PARAMS>,
+                     ExportInfo<NV0000_CTRL_OS_UNIX_GET_EXPORT_OBJECT_INFO_PARAMS_V550>>(
+        NV0000_CTRL_CMD_OS_UNIX_GET_EXPORT_OBJECT_INFO),
+    Control<ExportObjects>(NV0000_CTRL_CMD_OS_UNIX_EXPORT_OBJECTS_TO_FD),
+    Control<ImportObjects>(NV0000_CTRL_CMD_OS_UNIX_IMPORT_OBJECTS_FROM_FD),
+    Control<SurfaceInfo>(NV0041_CTRL_CMD_GET_SURFACE_INFO),
 };
 
 }  // namespace

@@ -45,8 +45,7 @@ uint32_t GpuInfo(ControlCall& call) {
   });
 }
 
-uint32_t NameString(ControlCall& call) {
-  auto& params = call.Params<NV2080_CTRL_GPU_GET_NAME_STRING_PARAMS>();
+uint32_t NameString(ControlCall& call, NV2080_CTRL_GPU_GET_NAME_STRING_PARAMS& params) {
   if (params.gpuNameStringFlags == NV2080_CTRL_GPU_GET_NAME_STRING_FLAGS_TYPE_UNICODE) {
     std::memset(&params.gpuNameString, 0, sizeof params.gpuNameString);
     for (size_t i = 0; i < call.profile().product.size(); ++i) {
@@ -58,19 +57,17 @@ uint32_t NameString(ControlCall& call) {
   return NV_OK;
 }
 
-uint32_t ShortName(ControlCall& call) {
-  CopyText(call.Params<NV2080_CTRL_GPU_GET_SHORT_NAME_STRING_PARAMS>().gpuShortNameString,
-           call.profile().short_name);
+uint32_t ShortName(ControlCall& call, NV2080_CTRL_GPU_GET_SHORT_NAME_STRING_PARAMS& params) {
+  CopyText(params.gpuShortNameString, call.profile().short_name);
   return NV_OK;
 }
 
-uint32_t Id(ControlCall& call) {
-  call.Params<NV2080_CTRL_GPU_GET_ID_PARAMS>().gpuId = call.gpu().id();
+uint32_t Id(ControlCall& call, NV2080_CTRL_GPU_GET_ID_PARAMS& params) {
+  params.gpuId = call.gpu().id();
   return NV_OK;
 }
 
-uint32_t GidInfo(ControlCall& call) {
-  auto& params = call.Params<NV2080_CTRL_GPU_GET_GID_INFO_PARAMS>();
+uint32_t GidInfo(ControlCall& call, NV2080_CTRL_GPU_GET_GID_INFO_PARAMS& params) {
   const Gpu& gpu = call.gpu();
   std::memset(params.data, 0, sizeof params.data);
   if ((params.flags & 2) != 0) {  // FORMAT_BINARY
@@ -85,8 +82,7 @@ uint32_t GidInfo(ControlCall& call) {
 }
 
 template <typename Params>
-uint32_t EccStatus(ControlCall& call) {
-  auto& params = call.Params<Params>();
+uint32_t EccStatus(ControlCall&, Params& params) {
   for (auto& unit : params.units) {
     std::memset(&unit, 0, sizeof unit);
     unit.enabled = unit.supported = unit.scrubComplete = 1;
@@ -96,16 +92,14 @@ uint32_t EccStatus(ControlCall& call) {
   return NV_OK;
 }
 
-uint32_t EccConfiguration(ControlCall& call) {
-  auto& params = call.Params<NV2080_CTRL_GPU_QUERY_ECC_CONFIGURATION_PARAMS>();
+uint32_t EccConfiguration(ControlCall&, NV2080_CTRL_GPU_QUERY_ECC_CONFIGURATION_PARAMS& params) {
   params.currentConfiguration = params.defaultConfiguration =
       NV2080_CTRL_GPU_ECC_CONFIGURATION_ENABLED;
   return NV_OK;
 }
 
 // The 550 list is longer. One graphics engine and the copy engines.
-uint32_t Engines(ControlCall& call) {
-  auto& params = call.Params<NV2080_CTRL_GPU_GET_ENGINES_V2_PARAMS>();
+uint32_t Engines(ControlCall& call, NV2080_CTRL_GPU_GET_ENGINES_V2_PARAMS& params) {
   params.engineCount = 0;
   params.engineList[params.engineCount++] = NV2080_ENGINE_TYPE_GRAPHICS;
   for (uint32_t i = 0; i < call.profile().copy_engines; ++i) {
@@ -167,8 +161,7 @@ uint32_t FramebufferInfo(ControlCall& call, uint32_t index) {
   }
 }
 
-uint32_t FramebufferInfoV1(ControlCall& call) {
-  const auto& params = call.Params<NV2080_CTRL_FB_GET_INFO_PARAMS>();
+uint32_t FramebufferInfoV1(ControlCall& call, const NV2080_CTRL_FB_GET_INFO_PARAMS& params) {
   return AnswerRemoteList(call, params.fbInfoListSize, params.fbInfoList,
                           [&](uint32_t index) { return FramebufferInfo(call, index); });
 }
@@ -177,8 +170,7 @@ uint32_t FramebufferInfoV2(ControlCall& call) {
   return AnswerInlineList(call, [&](uint32_t index) { return FramebufferInfo(call, index); });
 }
 
-uint32_t PciIds(ControlCall& call) {
-  auto& params = call.Params<NV2080_CTRL_BUS_GET_PCI_INFO_PARAMS>();
+uint32_t PciIds(ControlCall& call, NV2080_CTRL_BUS_GET_PCI_INFO_PARAMS& params) {
   const auto& pci = call.profile().pci;
   params.pciDeviceId = pci.device << 16 | kNvidiaVendor;
   params.pciSubSystemId = pci.subsystem << 16 | kNvidiaVendor;
@@ -187,8 +179,7 @@ uint32_t PciIds(ControlCall& call) {
   return NV_OK;
 }
 
-uint32_t PciBars(ControlCall& call) {
-  auto& params = call.Params<NV2080_CTRL_BUS_GET_PCI_BAR_INFO_PARAMS>();
+uint32_t PciBars(ControlCall& call, NV2080_CTRL_BUS_GET_PCI_BAR_INFO_PARAMS& params) {
   std::memset(&params, 0, sizeof params);
   const uint64_t bar1 = call.profile().pci.bar1_mib << 20;
   const uint64_t index = call.gpu().index;
@@ -237,8 +228,7 @@ uint32_t BusInfo(ControlCall& call, uint32_t index) {
   }
 }
 
-uint32_t BusInfoV1(ControlCall& call) {
-  const auto& params = call.Params<NV2080_CTRL_BUS_GET_INFO_PARAMS>();
+uint32_t BusInfoV1(ControlCall& call, const NV2080_CTRL_BUS_GET_INFO_PARAMS& params) {
   return AnswerRemoteList(call, params.busInfoListSize, params.busInfoList,
                           [&](uint32_t index) { return BusInfo(call, index); });
 }
@@ -247,8 +237,7 @@ uint32_t BusInfoV2(ControlCall& call) {
   return AnswerInlineList(call, [&](uint32_t index) { return BusInfo(call, index); });
 }
 
-uint32_t ArchInfo(ControlCall& call) {
-  auto& params = call.Params<NV2080_CTRL_MC_GET_ARCH_INFO_PARAMS>();
+uint32_t ArchInfo(ControlCall& call, NV2080_CTRL_MC_GET_ARCH_INFO_PARAMS& params) {
   params.architecture = call.profile().architecture == GpuProfile::Architecture::kHopper
                             ? kArchitectureHopper
                             : NV2080_CTRL_MC_ARCH_INFO_ARCHITECTURE_GA100;
@@ -258,8 +247,7 @@ uint32_t ArchInfo(ControlCall& call) {
   return NV_OK;
 }
 
-uint32_t GspFeatures(ControlCall& call) {
-  auto& params = call.Params<NV2080_CTRL_GSP_GET_FEATURES_PARAMS>();
+uint32_t GspFeatures(ControlCall& call, NV2080_CTRL_GSP_GET_FEATURES_PARAMS& params) {
   std::memset(&params, 0, sizeof params);
   params.gspFeatures = 1;  // UVM_ENABLED
   params.bValid = params.bDefaultGspRmGpu = 1;
@@ -267,15 +255,13 @@ uint32_t GspFeatures(ControlCall& call) {
   return NV_OK;
 }
 
-uint32_t BoardInfo(ControlCall& call) {
-  auto& params = call.Params<NV2080_CTRL_GPU_GET_OEM_BOARD_INFO_PARAMS>();
+uint32_t BoardInfo(ControlCall&, NV2080_CTRL_GPU_GET_OEM_BOARD_INFO_PARAMS& params) {
   std::memset(&params, 0, sizeof params);
   return NV_OK;
 }
 
 // One policy, the timeslice, at its default. libcuda gives up without it.
-uint32_t ComputePolicy(ControlCall& call) {
-  auto& params = call.Params<NV2080_CTRL_GPU_GET_COMPUTE_POLICY_CONFIG_PARAMS>();
+uint32_t ComputePolicy(ControlCall&, NV2080_CTRL_GPU_GET_COMPUTE_POLICY_CONFIG_PARAMS& params) {
   std::memset(&params, 0, sizeof params);
   params.numConfigs = 1;
   params.configList[0].type = NV2080_CTRL_GPU_COMPUTE_POLICY_TIMESLICE;
@@ -285,8 +271,7 @@ uint32_t ComputePolicy(ControlCall& call) {
 
 // The processes that have an object of a class on this GPU; the class of compute
 // objects finds those that run CUDA (subdevice_ctrl_gpu_kernel.c).
-uint32_t Processes(ControlCall& call) {
-  auto& params = call.Params<NV2080_CTRL_GPU_GET_PIDS_PARAMS>();
+uint32_t Processes(ControlCall& call, NV2080_CTRL_GPU_GET_PIDS_PARAMS& params) {
   if (params.idType != NV2080_CTRL_GPU_GET_PIDS_ID_TYPE_CLASS) return NV_ERR_NOT_SUPPORTED;
   std::set<pid_t> processes;
   call.rm.server.ForEach([&](const RmClient& client) {
@@ -321,8 +306,7 @@ NV2080_CTRL_GPU_PID_INFO_VIDEO_MEMORY_USAGE_DATA VideoMemoryOf(ControlCall& call
   return usage;
 }
 
-uint32_t ProcessInfo(ControlCall& call) {
-  auto& params = call.Params<NV2080_CTRL_GPU_GET_PID_INFO_PARAMS>();
+uint32_t ProcessInfo(ControlCall& call, NV2080_CTRL_GPU_GET_PID_INFO_PARAMS& params) {
   if (params.pidInfoListCount > std::size(params.pidInfoList)) return NV_ERR_INVALID_ARGUMENT;
   for (uint32_t i = 0; i < params.pidInfoListCount; ++i) {
     auto& info = params.pidInfoList[i];
@@ -343,66 +327,58 @@ uint32_t Undocumented8159(ControlCall& call) {
 }
 
 constexpr ControlRow kRows[] = {
-    Control<NV2080_CTRL_GPU_GET_INFO_V2_PARAMS, NV2080_CTRL_GPU_GET_INFO_V2_PARAMS_V550>(
+    UntypedControl<NV2080_CTRL_GPU_GET_INFO_V2_PARAMS, NV2080_CTRL_GPU_GET_INFO_V2_PARAMS_V550>(
         NV2080_CTRL_CMD_GPU_GET_INFO_V2, GpuInfo),
-    Control<NV2080_CTRL_GPU_GET_NAME_STRING_PARAMS>(NV2080_CTRL_CMD_GPU_GET_NAME_STRING,
-                                                    NameString),
-    Control<NV2080_CTRL_GPU_GET_SHORT_NAME_STRING_PARAMS>(NV2080_CTRL_CMD_GPU_GET_SHORT_NAME_STRING,
-                                                          ShortName),
-    Control<NV2080_CTRL_GPU_GET_SIMULATION_INFO_PARAMS>(NV2080_CTRL_CMD_GPU_GET_SIMULATION_INFO,
-                                                        ControlAnswersZero),
-    Control<NV2080_CTRL_GPU_GET_ID_PARAMS>(NV2080_CTRL_CMD_GPU_GET_ID, Id),
-    Control<NV2080_CTRL_GPU_GET_GID_INFO_PARAMS>(NV2080_CTRL_CMD_GPU_GET_GID_INFO, GidInfo),
-    Control<NV2080_CTRL_GPU_QUERY_COMPUTE_MODE_RULES_PARAMS>(
-        NV2080_CTRL_CMD_GPU_QUERY_COMPUTE_MODE_RULES, ControlAnswersZero),
+    Control<NameString>(NV2080_CTRL_CMD_GPU_GET_NAME_STRING),
+    Control<ShortName>(NV2080_CTRL_CMD_GPU_GET_SHORT_NAME_STRING),
+    ZeroControl<NV2080_CTRL_GPU_GET_SIMULATION_INFO_PARAMS>(
+        NV2080_CTRL_CMD_GPU_GET_SIMULATION_INFO, "programs are to see a real GPU: type 0"),
+    Control<Id>(NV2080_CTRL_CMD_GPU_GET_ID),
+    Control<GidInfo>(NV2080_CTRL_CMD_GPU_GET_GID_INFO),
+    ZeroControl<NV2080_CTRL_GPU_QUERY_COMPUTE_MODE_RULES_PARAMS>(
+        NV2080_CTRL_CMD_GPU_QUERY_COMPUTE_MODE_RULES, "compute mode is the default"),
     // ACQUIRE and RELEASE_COMPUTE_MODE_RESERVATION; named in no public header.
-    ControlOfSize(0x20800145, 0, ControlSucceeds),
-    ControlOfSize(0x20800146, 0, ControlSucceeds),
-    {NV2080_CTRL_CMD_GPU_QUERY_ECC_STATUS, sizeof(NV2080_CTRL_GPU_QUERY_ECC_STATUS_PARAMS),
-     sizeof(NV2080_CTRL_GPU_QUERY_ECC_STATUS_PARAMS_V550),
-     [](ControlCall& call) {
-       return call.machine().abi_550()
-                  ? EccStatus<NV2080_CTRL_GPU_QUERY_ECC_STATUS_PARAMS_V550>(call)
-                  : EccStatus<NV2080_CTRL_GPU_QUERY_ECC_STATUS_PARAMS>(call);
-     }},
-    Control<NV2080_CTRL_GPU_QUERY_ECC_CONFIGURATION_PARAMS>(
-        NV2080_CTRL_CMD_GPU_QUERY_ECC_CONFIGURATION, EccConfiguration),
-    Control<NV2080_CTRL_GPU_GET_OEM_BOARD_INFO_PARAMS>(NV2080_CTRL_CMD_GPU_GET_OEM_BOARD_INFO,
-                                                       BoardInfo),
-    Control<NV2080_CTRL_GPU_GET_ENGINES_V2_PARAMS, NV2080_CTRL_GPU_GET_ENGINES_V2_PARAMS_V550>(
-        NV2080_CTRL_CMD_GPU_GET_ENGINES_V2, Engines),
-    Control<NV2080_CTRL_GPU_GET_ACTIVE_PARTITION_IDS_PARAMS>(
-        NV2080_CTRL_CMD_GPU_GET_ACTIVE_PARTITION_IDS, ControlAnswersZero),
+    AcceptedOfSize(0x20800145, 0,
+                   "acquires a compute-mode reservation, which the default mode gives to all"),
+    AcceptedOfSize(0x20800146, 0, "releases a compute-mode reservation"),
+    ControlByVersion<EccStatus<NV2080_CTRL_GPU_QUERY_ECC_STATUS_PARAMS>,
+                     EccStatus<NV2080_CTRL_GPU_QUERY_ECC_STATUS_PARAMS_V550>>(
+        NV2080_CTRL_CMD_GPU_QUERY_ECC_STATUS),
+    Control<EccConfiguration>(NV2080_CTRL_CMD_GPU_QUERY_ECC_CONFIGURATION),
+    Control<BoardInfo>(NV2080_CTRL_CMD_GPU_GET_OEM_BOARD_INFO),
+    Control<Engines, NV2080_CTRL_GPU_GET_ENGINES_V2_PARAMS_V550>(
+        NV2080_CTRL_CMD_GPU_GET_ENGINES_V2),
+    ZeroControl<NV2080_CTRL_GPU_GET_ACTIVE_PARTITION_IDS_PARAMS>(
+        NV2080_CTRL_CMD_GPU_GET_ACTIVE_PARTITION_IDS, "no MIG instances"),
     // No MIG: the driver refuses.
-    {NV2080_CTRL_CMD_GPU_GET_PARTITIONS, sizeof(NV2080_CTRL_GPU_GET_PARTITIONS_PARAMS),
-     sizeof(NV2080_CTRL_GPU_GET_PARTITIONS_PARAMS_V550), ControlNotSupported},
-    Control<NV2080_CTRL_GPU_GET_PIDS_PARAMS>(NV2080_CTRL_CMD_GPU_GET_PIDS, Processes),
-    Control<NV2080_CTRL_GPU_GET_PID_INFO_PARAMS>(NV2080_CTRL_CMD_GPU_GET_PID_INFO, ProcessInfo),
-    Control<NV2080_CTRL_GPU_GET_COMPUTE_POLICY_CONFIG_PARAMS>(
-        NV2080_CTRL_CMD_GPU_GET_COMPUTE_POLICY_CONFIG, ComputePolicy),
-    Control<NV2080_CTRL_FB_GET_INFO_PARAMS>(NV2080_CTRL_CMD_FB_GET_INFO, FramebufferInfoV1),
-    Control<NV2080_CTRL_FB_GET_INFO_V2_PARAMS, NV2080_CTRL_FB_GET_INFO_V2_PARAMS_V550>(
+    RefusedControl<NV2080_CTRL_GPU_GET_PARTITIONS_PARAMS,
+                   NV2080_CTRL_GPU_GET_PARTITIONS_PARAMS_V550>(NV2080_CTRL_CMD_GPU_GET_PARTITIONS),
+    Control<Processes>(NV2080_CTRL_CMD_GPU_GET_PIDS),
+    Control<ProcessInfo>(NV2080_CTRL_CMD_GPU_GET_PID_INFO),
+    Control<ComputePolicy>(NV2080_CTRL_CMD_GPU_GET_COMPUTE_POLICY_CONFIG),
+    Control<FramebufferInfoV1>(NV2080_CTRL_CMD_FB_GET_INFO),
+    UntypedControl<NV2080_CTRL_FB_GET_INFO_V2_PARAMS, NV2080_CTRL_FB_GET_INFO_V2_PARAMS_V550>(
         NV2080_CTRL_CMD_FB_GET_INFO_V2, FramebufferInfoV2),
-    Control<NV2080_CTRL_BUS_GET_PCI_INFO_PARAMS>(NV2080_CTRL_CMD_BUS_GET_PCI_INFO, PciIds),
-    Control<NV2080_CTRL_BUS_GET_PCI_BAR_INFO_PARAMS>(NV2080_CTRL_CMD_BUS_GET_PCI_BAR_INFO, PciBars),
-    Control<NV2080_CTRL_BUS_GET_INFO_PARAMS>(NV2080_CTRL_CMD_BUS_GET_INFO, BusInfoV1),
-    Control<NV2080_CTRL_BUS_GET_INFO_V2_PARAMS>(NV2080_CTRL_CMD_BUS_GET_INFO_V2, BusInfoV2),
-    Control<NV2080_CTRL_CMD_BUS_GET_PCIE_SUPPORTED_GPU_ATOMICS_PARAMS>(
-        NV2080_CTRL_CMD_BUS_GET_PCIE_SUPPORTED_GPU_ATOMICS, ControlAnswersZero),
+    Control<PciIds>(NV2080_CTRL_CMD_BUS_GET_PCI_INFO),
+    Control<PciBars>(NV2080_CTRL_CMD_BUS_GET_PCI_BAR_INFO),
+    Control<BusInfoV1>(NV2080_CTRL_CMD_BUS_GET_INFO),
+    UntypedControl<NV2080_CTRL_BUS_GET_INFO_V2_PARAMS>(NV2080_CTRL_CMD_BUS_GET_INFO_V2, BusInfoV2),
+    ZeroControl<NV2080_CTRL_CMD_BUS_GET_PCIE_SUPPORTED_GPU_ATOMICS_PARAMS>(
+        NV2080_CTRL_CMD_BUS_GET_PCIE_SUPPORTED_GPU_ATOMICS, "no atomics over PCIe"),
     // No chip-to-chip link to the CPU.
-    Control<NV2080_CTRL_CMD_BUS_GET_C2C_INFO_PARAMS>(NV2080_CTRL_CMD_BUS_GET_C2C_INFO,
-                                                     ControlAnswersZero),
-    Control<NV2080_CTRL_MC_GET_ARCH_INFO_PARAMS>(NV2080_CTRL_CMD_MC_GET_ARCH_INFO, ArchInfo),
-    Control<NV2080_CTRL_MC_SERVICE_INTERRUPTS_PARAMS>(NV2080_CTRL_CMD_MC_SERVICE_INTERRUPTS,
-                                                      ControlSucceeds),
-    Control<NV2080_CTRL_GSP_GET_FEATURES_PARAMS>(NV2080_CTRL_CMD_GSP_GET_FEATURES, GspFeatures),
+    ZeroControl<NV2080_CTRL_CMD_BUS_GET_C2C_INFO_PARAMS>(NV2080_CTRL_CMD_BUS_GET_C2C_INFO,
+                                                         "no chip-to-chip link to the processor"),
+    Control<ArchInfo>(NV2080_CTRL_CMD_MC_GET_ARCH_INFO),
+    AcceptedControl<NV2080_CTRL_MC_SERVICE_INTERRUPTS_PARAMS>(NV2080_CTRL_CMD_MC_SERVICE_INTERRUPTS,
+                                                              "no interrupt is ever left to serve"),
+    Control<GspFeatures>(NV2080_CTRL_CMD_GSP_GET_FEATURES),
     ControlOfSize(0x20808159, 332, Undocumented8159),
     // Peer access between two GPUs (undocumented): zero permits it.
-    ControlOfSize(0x20808162, 1, ControlAnswersZero),
+    ZeroOfSize(0x20808162, 1, "peer access between two GPUs: zero permits it"),
     // Undocumented, refused without harm on every machine seen.
-    ControlOfSize(0x20808161, 952, ControlNotSupported),
-    ControlOfSize(0x20810108, 992, ControlNotSupported),
-    ControlOfSize(0x20809038, 4, ControlNotSupported),
+    RefusedOfSize(0x20808161, 952),
+    RefusedOfSize(0x20810108, 992),
+    RefusedOfSize(0x20809038, 4),
 };
 
 }  // namespace

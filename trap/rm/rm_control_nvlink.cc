@@ -16,8 +16,7 @@ constexpr uint32_t kFirstSwitchBus = 5;
 
 uint32_t LinkMask(const GpuProfile& profile) { return (1u << profile.nvlink.links) - 1; }
 
-uint32_t Caps(ControlCall& call) {
-  auto& params = call.Params<NV2080_CTRL_CMD_NVLINK_GET_NVLINK_CAPS_PARAMS>();
+uint32_t Caps(ControlCall& call, NV2080_CTRL_CMD_NVLINK_GET_NVLINK_CAPS_PARAMS& params) {
   std::memset(&params, 0, sizeof params);
   const auto& nvlink = call.profile().nvlink;
   if (nvlink.links == 0) return NV_OK;
@@ -29,8 +28,7 @@ uint32_t Caps(ControlCall& call) {
 }
 
 // Every link goes to an NVSwitch; link i of each GPU to switch i mod n.
-uint32_t Status(ControlCall& call) {
-  auto& params = call.Params<NV2080_CTRL_CMD_NVLINK_GET_NVLINK_STATUS_PARAMS>();
+uint32_t Status(ControlCall& call, NV2080_CTRL_CMD_NVLINK_GET_NVLINK_STATUS_PARAMS& params) {
   const bool instance = params.bSublinkStateInst != 0;
   std::memset(&params, 0, sizeof params);
   params.bSublinkStateInst = instance;
@@ -75,8 +73,7 @@ uint32_t Status(ControlCall& call) {
 // Fabric registration exists from Hopper on. Capabilities stay empty, which keeps
 // multicast (NVLS) off.
 template <typename Params>
-uint32_t FabricProbe(ControlCall& call) {
-  auto& params = call.Params<Params>();
+uint32_t FabricProbe(ControlCall& call, Params& params) {
   std::memset(&params, 0, sizeof params);
   const bool hopper = call.profile().architecture == GpuProfile::Architecture::kHopper;
   if (!hopper || call.profile().nvlink.links == 0) return NV_ERR_NOT_SUPPORTED;
@@ -86,18 +83,11 @@ uint32_t FabricProbe(ControlCall& call) {
 }
 
 constexpr ControlRow kRows[] = {
-    Control<NV2080_CTRL_CMD_NVLINK_GET_NVLINK_CAPS_PARAMS>(NV2080_CTRL_CMD_NVLINK_GET_NVLINK_CAPS,
-                                                           Caps),
-    Control<NV2080_CTRL_CMD_NVLINK_GET_NVLINK_STATUS_PARAMS>(
-        NV2080_CTRL_CMD_NVLINK_GET_NVLINK_STATUS, Status),
-    {NV2080_CTRL_CMD_GET_GPU_FABRIC_PROBE_INFO,
-     sizeof(NV2080_CTRL_CMD_GET_GPU_FABRIC_PROBE_INFO_PARAMS),
-     sizeof(NV2080_CTRL_CMD_GET_GPU_FABRIC_PROBE_INFO_PARAMS_V550),
-     [](ControlCall& call) {
-       return call.machine().abi_550()
-                  ? FabricProbe<NV2080_CTRL_CMD_GET_GPU_FABRIC_PROBE_INFO_PARAMS_V550>(call)
-                  : FabricProbe<NV2080_CTRL_CMD_GET_GPU_FABRIC_PROBE_INFO_PARAMS>(call);
-     }},
+    Control<Caps>(NV2080_CTRL_CMD_NVLINK_GET_NVLINK_CAPS),
+    Control<Status>(NV2080_CTRL_CMD_NVLINK_GET_NVLINK_STATUS),
+    ControlByVersion<FabricProbe<NV2080_CTRL_CMD_GET_GPU_FABRIC_PROBE_INFO_PARAMS>,
+                     FabricProbe<NV2080_CTRL_CMD_GET_GPU_FABRIC_PROBE_INFO_PARAMS_V550>>(
+        NV2080_CTRL_CMD_GET_GPU_FABRIC_PROBE_INFO),
 };
 
 }  // namespace

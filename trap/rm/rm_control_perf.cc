@@ -90,9 +90,9 @@ uint32_t PowerLimit(ControlCall& call) {
 }
 
 constexpr ControlRow kRows[] = {
-    {NV2080_CTRL_CMD_PERF_GET_CURRENT_PSTATE, ControlRow::kAbsent,
-     sizeof(NV2080_CTRL_PERF_GET_CURRENT_PSTATE_PARAMS), CurrentState},
-    {0x2080a068, 4, ControlRow::kAbsent, CurrentState},
+    ControlOfSizes(NV2080_CTRL_CMD_PERF_GET_CURRENT_PSTATE, kAbsentControl,
+                   sizeof(NV2080_CTRL_PERF_GET_CURRENT_PSTATE_PARAMS), CurrentState),
+    ControlOfSizes(0x2080a068, 4, kAbsentControl, CurrentState),
     ControlOfSize(0x20809004, 1544, CurrentClocks),
     ControlOfSize(0x20808545, 12, ClockRatio),
     ControlOfSize(0x2080a0a7, 14988, StatesInfo),

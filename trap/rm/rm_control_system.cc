@@ -11,8 +11,7 @@ namespace {
 
 using namespace abi;  // NOLINT: NVIDIA's names
 
-uint32_t BuildVersion(ControlCall& call) {
-  auto& params = call.Params<NV0000_CTRL_SYSTEM_GET_BUILD_VERSION_PARAMS>();
+uint32_t BuildVersion(ControlCall& call, NV0000_CTRL_SYSTEM_GET_BUILD_VERSION_PARAMS& params) {
   const std::string& version = call.machine().driver.text;
   const std::string title = "NVIDIA UNIX Open Kernel Module for x86_64  " + version;
   const auto write = [&](uint64_t pointer, const std::string& text) {
@@ -28,8 +27,8 @@ uint32_t BuildVersion(ControlCall& call) {
   return NV_OK;
 }
 
-uint32_t AddressSpaceType(ControlCall& call) {
-  auto& params = call.Params<NV0000_CTRL_CLIENT_GET_ADDR_SPACE_TYPE_PARAMS>();
+uint32_t AddressSpaceType(ControlCall& call,
+                          NV0000_CTRL_CLIENT_GET_ADDR_SPACE_TYPE_PARAMS& params) {
   RmObject* object = call.client.Find(params.hObject);
   if (object == nullptr) return NV_ERR_INVALID_OBJECT_HANDLE;
   params.addrSpaceType = NV0000_CTRL_CMD_CLIENT_GET_ADDR_SPACE_TYPE_SYSMEM;
@@ -51,27 +50,24 @@ void FillIds(ControlCall& call, uint32_t (&ids)[N]) {
   }
 }
 
-uint32_t AttachedIds(ControlCall& call) {
-  FillIds(call, call.Params<NV0000_CTRL_GPU_GET_ATTACHED_IDS_PARAMS>().gpuIds);
+uint32_t AttachedIds(ControlCall& call, NV0000_CTRL_GPU_GET_ATTACHED_IDS_PARAMS& params) {
+  FillIds(call, params.gpuIds);
   return NV_OK;
 }
 
-uint32_t ProbedIds(ControlCall& call) {
-  auto& params = call.Params<NV0000_CTRL_GPU_GET_PROBED_IDS_PARAMS>();
+uint32_t ProbedIds(ControlCall& call, NV0000_CTRL_GPU_GET_PROBED_IDS_PARAMS& params) {
   FillIds(call, params.gpuIds);
   for (uint32_t& id : params.excludedGpuIds) id = NV0000_CTRL_GPU_INVALID_ID;
   return NV_OK;
 }
 
-uint32_t DeviceIds(ControlCall& call) {
-  call.Params<NV0000_CTRL_GPU_GET_DEVICE_IDS_PARAMS>().deviceIds =
-      (1u << call.machine().gpus.size()) - 1;
+uint32_t DeviceIds(ControlCall& call, NV0000_CTRL_GPU_GET_DEVICE_IDS_PARAMS& params) {
+  params.deviceIds = (1u << call.machine().gpus.size()) - 1;
   return NV_OK;
 }
 
 template <typename Params>
-uint32_t IdInfo(ControlCall& call) {
-  auto& params = call.Params<Params>();
+uint32_t IdInfo(ControlCall& call, Params& params) {
   const Gpu* gpu = call.machine().GpuById(params.gpuId);
   if (gpu == nullptr) return NV_ERR_INVALID_ARGUMENT;
   params.gpuFlags = 0;
@@ -84,8 +80,7 @@ uint32_t IdInfo(ControlCall& call) {
   return NV_OK;
 }
 
-uint32_t PciInfo(ControlCall& call) {
-  auto& params = call.Params<NV0000_CTRL_GPU_GET_PCI_INFO_PARAMS>();
+uint32_t PciInfo(ControlCall& call, NV0000_CTRL_GPU_GET_PCI_INFO_PARAMS& params) {
   const Gpu* gpu = call.machine().GpuById(params.gpuId);
   if (gpu == nullptr) return NV_ERR_INVALID_ARGUMENT;
   params.domain = 0;
@@ -94,8 +89,7 @@ uint32_t PciInfo(ControlCall& call) {
   return NV_OK;
 }
 
-uint32_t UuidFromId(ControlCall& call) {
-  auto& params = call.Params<NV0000_CTRL_GPU_GET_UUID_FROM_GPU_ID_PARAMS>();
+uint32_t UuidFromId(ControlCall& call, NV0000_CTRL_GPU_GET_UUID_FROM_GPU_ID_PARAMS& params) {
   const Gpu* gpu = call.machine().GpuById(params.gpuId);
   if (gpu == nullptr) return NV_ERR_INVALID_ARGUMENT;
   if ((params.flags & 2) != 0) {  // FORMAT_BINARY
@@ -109,29 +103,26 @@ uint32_t UuidFromId(ControlCall& call) {
   return NV_OK;
 }
 
-uint32_t DrainState(ControlCall& call) {
-  auto& params = call.Params<NV0000_CTRL_GPU_QUERY_DRAIN_STATE_PARAMS>();
+uint32_t DrainState(ControlCall& call, NV0000_CTRL_GPU_QUERY_DRAIN_STATE_PARAMS& params) {
   if (call.machine().GpuById(params.gpuId) == nullptr) return NV_ERR_INVALID_ARGUMENT;
   params.drainState = NV0000_CTRL_GPU_DRAIN_STATE_DISABLED;
   params.flags = 0;
   return NV_OK;
 }
 
-uint32_t MemopEnable(ControlCall& call) {
+uint32_t MemopEnable(ControlCall&, NV0000_CTRL_GPU_GET_MEMOP_ENABLE_PARAMS& params) {
   // Stream memory operations of the second version need no switch.
-  call.Params<NV0000_CTRL_GPU_GET_MEMOP_ENABLE_PARAMS>().enableMask = 0;
+  params.enableMask = 0;
   return NV_OK;
 }
 
-uint32_t FabricStatus(ControlCall& call) {
+uint32_t FabricStatus(ControlCall&, NV0000_CTRL_SYSTEM_GET_FABRIC_STATUS_PARAMS& params) {
   // The fabric manager has nothing to wait for.
-  call.Params<NV0000_CTRL_SYSTEM_GET_FABRIC_STATUS_PARAMS>().fabricStatus =
-      NV0000_CTRL_GET_SYSTEM_FABRIC_STATUS_SKIP;
+  params.fabricStatus = NV0000_CTRL_GET_SYSTEM_FABRIC_STATUS_SKIP;
   return NV_OK;
 }
 
-uint32_t CpuInfo(ControlCall& call) {
-  auto& params = call.Params<NV0000_CTRL_SYSTEM_GET_CPU_INFO_PARAMS>();
+uint32_t CpuInfo(ControlCall&, NV0000_CTRL_SYSTEM_GET_CPU_INFO_PARAMS& params) {
   std::memset(&params, 0, sizeof params);
   params.clock = 2000;
   params.dataCacheLineSize = 64;
@@ -147,9 +138,8 @@ constexpr uint32_t kPeerCaps = NV0000_CTRL_SYSTEM_GET_P2P_CAPS_READS_SUPPORTED_M
                                NV0000_CTRL_SYSTEM_GET_P2P_CAPS_NVLINK_SUPPORTED_MASK |
                                NV0000_CTRL_SYSTEM_GET_P2P_CAPS_ATOMICS_SUPPORTED_MASK;
 
-uint32_t PeerCaps(ControlCall& call) {
+uint32_t PeerCaps(ControlCall& call, NV0000_CTRL_SYSTEM_GET_P2P_CAPS_PARAMS& params) {
   // The 550 structure only adds a pointer at the end.
-  auto& params = call.Params<NV0000_CTRL_SYSTEM_GET_P2P_CAPS_PARAMS>();
   const uint32_t count = params.gpuCount;
   if (count == 0 || count > std::size(params.gpuIds)) return NV_ERR_INVALID_ARGUMENT;
   params.p2pCaps = count > 1 ? kPeerCaps : NV0000_CTRL_SYSTEM_GET_P2P_CAPS_LOOPBACK_SUPPORTED_MASK;
@@ -170,8 +160,7 @@ uint32_t PeerCaps(ControlCall& call) {
 }
 
 template <typename Params>
-uint32_t PeerCapsV2(ControlCall& call) {
-  auto& params = call.Params<Params>();
+uint32_t PeerCapsV2(ControlCall&, Params& params) {
   const uint32_t count = params.gpuCount;
   if (count == 0 || count > std::size(params.gpuIds)) return NV_ERR_INVALID_ARGUMENT;
   params.p2pCaps = count > 1 ? kPeerCaps : NV0000_CTRL_SYSTEM_GET_P2P_CAPS_LOOPBACK_SUPPORTED_MASK;
@@ -184,8 +173,7 @@ uint32_t PeerCapsV2(ControlCall& call) {
   return NV_OK;
 }
 
-uint32_t PeerCapsMatrix(ControlCall& call) {
-  auto& params = call.Params<NV0000_CTRL_SYSTEM_GET_P2P_CAPS_MATRIX_PARAMS>();
+uint32_t PeerCapsMatrix(ControlCall& call, NV0000_CTRL_SYSTEM_GET_P2P_CAPS_MATRIX_PARAMS& params) {
   constexpr uint32_t kMost = std::size(decltype(params.gpuIdGrpA){});
   if (params.grpACount > kMost || params.grpBCount > kMost) return NV_ERR_INVALID_ARGUMENT;
   const bool one_group = params.grpBCount == 0;
@@ -206,75 +194,59 @@ uint32_t PeerCapsMatrix(ControlCall& call) {
   return NV_OK;
 }
 
-uint32_t BoostGroups(ControlCall& call) {
-  call.Params<NV0000_SYNC_GPU_BOOST_GROUP_INFO_PARAMS>().groupCount = 0;
+uint32_t BoostGroups(ControlCall&, NV0000_SYNC_GPU_BOOST_GROUP_INFO_PARAMS& params) {
+  params.groupCount = 0;
   return NV_OK;
 }
 
 // What NV_ESC_RM_SHARE does; the older way to say it (client_resource.c).
-uint32_t ShareByControl(ControlCall& call) {
-  const auto& params = call.Params<NV0000_CTRL_CLIENT_SHARE_OBJECT_PARAMS>();
+uint32_t ShareByControl(ControlCall& call, const NV0000_CTRL_CLIENT_SHARE_OBJECT_PARAMS& params) {
   return ShareObject(call.rm.server, call.client, params.hObject, params.sharePolicy);
 }
 
 // The same for the client itself, and so for all of its objects that are not shared otherwise.
-uint32_t InheritedSharePolicy(ControlCall& call) {
-  const auto& params = call.Params<NV0000_CTRL_CLIENT_SET_INHERITED_SHARE_POLICY_PARAMS>();
+uint32_t InheritedSharePolicy(ControlCall& call,
+                              const NV0000_CTRL_CLIENT_SET_INHERITED_SHARE_POLICY_PARAMS& params) {
   return ShareObject(call.rm.server, call.client, call.client.handle(), params.sharePolicy);
 }
 
 constexpr ControlRow kRows[] = {
-    Control<NV0000_CTRL_SYSTEM_GET_BUILD_VERSION_PARAMS>(NV0000_CTRL_CMD_SYSTEM_GET_BUILD_VERSION,
-                                                         BuildVersion),
-    Control<NV0000_CTRL_SYSTEM_GET_CPU_INFO_PARAMS>(NV0000_CTRL_CMD_SYSTEM_GET_CPU_INFO, CpuInfo),
-    Control<NV0000_CTRL_SYSTEM_GET_FEATURES_PARAMS>(NV0000_CTRL_CMD_SYSTEM_GET_FEATURES,
-                                                    ControlAnswersZero),
-    Control<NV0000_CTRL_SYSTEM_GET_FABRIC_STATUS_PARAMS>(NV0000_CTRL_CMD_SYSTEM_GET_FABRIC_STATUS,
-                                                         FabricStatus),
-    Control<NV0000_CTRL_SYSTEM_GET_P2P_CAPS_PARAMS, NV0000_CTRL_SYSTEM_GET_P2P_CAPS_PARAMS_V550>(
-        NV0000_CTRL_CMD_SYSTEM_GET_P2P_CAPS, PeerCaps),
-    {NV0000_CTRL_CMD_SYSTEM_GET_P2P_CAPS_V2, sizeof(NV0000_CTRL_SYSTEM_GET_P2P_CAPS_V2_PARAMS),
-     sizeof(NV0000_CTRL_SYSTEM_GET_P2P_CAPS_V2_PARAMS_V550),
-     [](ControlCall& call) {
-       return call.machine().abi_550()
-                  ? PeerCapsV2<NV0000_CTRL_SYSTEM_GET_P2P_CAPS_V2_PARAMS_V550>(call)
-                  : PeerCapsV2<NV0000_CTRL_SYSTEM_GET_P2P_CAPS_V2_PARAMS>(call);
-     }},
-    Control<NV0000_CTRL_SYSTEM_GET_P2P_CAPS_MATRIX_PARAMS>(
-        NV0000_CTRL_CMD_SYSTEM_GET_P2P_CAPS_MATRIX, PeerCapsMatrix),
-    Control<NV0000_CTRL_CLIENT_GET_ADDR_SPACE_TYPE_PARAMS>(
-        NV0000_CTRL_CMD_CLIENT_GET_ADDR_SPACE_TYPE, AddressSpaceType),
-    Control<NV0000_CTRL_CLIENT_SET_INHERITED_SHARE_POLICY_PARAMS>(
-        NV0000_CTRL_CMD_CLIENT_SET_INHERITED_SHARE_POLICY, InheritedSharePolicy),
-    Control<NV0000_CTRL_CLIENT_SHARE_OBJECT_PARAMS>(NV0000_CTRL_CMD_CLIENT_SHARE_OBJECT,
-                                                    ShareByControl),
-    Control<NV0000_CTRL_GPU_GET_ATTACHED_IDS_PARAMS>(NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS,
-                                                     AttachedIds),
-    Control<NV0000_CTRL_GPU_GET_PROBED_IDS_PARAMS>(NV0000_CTRL_CMD_GPU_GET_PROBED_IDS, ProbedIds),
-    Control<NV0000_CTRL_GPU_ATTACH_IDS_PARAMS>(NV0000_CTRL_CMD_GPU_ATTACH_IDS, ControlSucceeds),
-    Control<NV0000_CTRL_GPU_DETACH_IDS_PARAMS>(NV0000_CTRL_CMD_GPU_DETACH_IDS, ControlSucceeds),
-    Control<NV0000_CTRL_GPU_ASYNC_ATTACH_ID_PARAMS>(NV0000_CTRL_CMD_GPU_ASYNC_ATTACH_ID,
-                                                    ControlSucceeds),
-    Control<NV0000_CTRL_GPU_GET_DEVICE_IDS_PARAMS>(NV0000_CTRL_CMD_GPU_GET_DEVICE_IDS, DeviceIds),
-    Control<NV0000_CTRL_GPU_GET_ID_INFO_PARAMS>(NV0000_CTRL_CMD_GPU_GET_ID_INFO,
-                                                IdInfo<NV0000_CTRL_GPU_GET_ID_INFO_PARAMS>),
-    Control<NV0000_CTRL_GPU_GET_ID_INFO_V2_PARAMS>(NV0000_CTRL_CMD_GPU_GET_ID_INFO_V2,
-                                                   IdInfo<NV0000_CTRL_GPU_GET_ID_INFO_V2_PARAMS>),
-    Control<NV0000_CTRL_GPU_GET_PCI_INFO_PARAMS>(NV0000_CTRL_CMD_GPU_GET_PCI_INFO, PciInfo),
-    Control<NV0000_CTRL_GPU_GET_UUID_FROM_GPU_ID_PARAMS>(NV0000_CTRL_CMD_GPU_GET_UUID_FROM_GPU_ID,
-                                                         UuidFromId),
-    Control<NV0000_CTRL_GPU_QUERY_DRAIN_STATE_PARAMS>(NV0000_CTRL_CMD_GPU_QUERY_DRAIN_STATE,
-                                                      DrainState),
-    Control<NV0000_CTRL_GPU_GET_MEMOP_ENABLE_PARAMS>(NV0000_CTRL_CMD_GPU_GET_MEMOP_ENABLE,
-                                                     MemopEnable),
-    Control<NV0000_SYNC_GPU_BOOST_GROUP_INFO_PARAMS>(NV0000_CTRL_CMD_SYNC_GPU_BOOST_GROUP_INFO,
-                                                     BoostGroups),
+    Control<BuildVersion>(NV0000_CTRL_CMD_SYSTEM_GET_BUILD_VERSION),
+    Control<CpuInfo>(NV0000_CTRL_CMD_SYSTEM_GET_CPU_INFO),
+    ZeroControl<NV0000_CTRL_SYSTEM_GET_FEATURES_PARAMS>(NV0000_CTRL_CMD_SYSTEM_GET_FEATURES,
+                                                        "no platform feature"),
+    Control<FabricStatus>(NV0000_CTRL_CMD_SYSTEM_GET_FABRIC_STATUS),
+    Control<PeerCaps, NV0000_CTRL_SYSTEM_GET_P2P_CAPS_PARAMS_V550>(
+        NV0000_CTRL_CMD_SYSTEM_GET_P2P_CAPS),
+    ControlByVersion<PeerCapsV2<NV0000_CTRL_SYSTEM_GET_P2P_CAPS_V2_PARAMS>,
+                     PeerCapsV2<NV0000_CTRL_SYSTEM_GET_P2P_CAPS_V2_PARAMS_V550>>(
+        NV0000_CTRL_CMD_SYSTEM_GET_P2P_CAPS_V2),
+    Control<PeerCapsMatrix>(NV0000_CTRL_CMD_SYSTEM_GET_P2P_CAPS_MATRIX),
+    Control<AddressSpaceType>(NV0000_CTRL_CMD_CLIENT_GET_ADDR_SPACE_TYPE),
+    Control<InheritedSharePolicy>(NV0000_CTRL_CMD_CLIENT_SET_INHERITED_SHARE_POLICY),
+    Control<ShareByControl>(NV0000_CTRL_CMD_CLIENT_SHARE_OBJECT),
+    Control<AttachedIds>(NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS),
+    Control<ProbedIds>(NV0000_CTRL_CMD_GPU_GET_PROBED_IDS),
+    AcceptedControl<NV0000_CTRL_GPU_ATTACH_IDS_PARAMS>(NV0000_CTRL_CMD_GPU_ATTACH_IDS,
+                                                       "GPUs are always attached"),
+    AcceptedControl<NV0000_CTRL_GPU_DETACH_IDS_PARAMS>(NV0000_CTRL_CMD_GPU_DETACH_IDS,
+                                                       "GPUs are always attached"),
+    AcceptedControl<NV0000_CTRL_GPU_ASYNC_ATTACH_ID_PARAMS>(NV0000_CTRL_CMD_GPU_ASYNC_ATTACH_ID,
+                                                            "GPUs are always attached"),
+    Control<DeviceIds>(NV0000_CTRL_CMD_GPU_GET_DEVICE_IDS),
+    Control<IdInfo<NV0000_CTRL_GPU_GET_ID_INFO_PARAMS>>(NV0000_CTRL_CMD_GPU_GET_ID_INFO),
+    Control<IdInfo<NV0000_CTRL_GPU_GET_ID_INFO_V2_PARAMS>>(NV0000_CTRL_CMD_GPU_GET_ID_INFO_V2),
+    Control<PciInfo>(NV0000_CTRL_CMD_GPU_GET_PCI_INFO),
+    Control<UuidFromId>(NV0000_CTRL_CMD_GPU_GET_UUID_FROM_GPU_ID),
+    Control<DrainState>(NV0000_CTRL_CMD_GPU_QUERY_DRAIN_STATE),
+    Control<MemopEnable>(NV0000_CTRL_CMD_GPU_GET_MEMOP_ENABLE),
+    Control<BoostGroups>(NV0000_CTRL_CMD_SYNC_GPU_BOOST_GROUP_INFO),
     // Confidential computing is off (ctrlcb33.h); the 550 block has a byte more.
-    Control<NV_CONF_COMPUTE_CTRL_CMD_SYSTEM_GET_CAPABILITIES_PARAMS,
-            NV_CONF_COMPUTE_CTRL_CMD_SYSTEM_GET_CAPABILITIES_PARAMS_V550>(
-        NV_CONF_COMPUTE_CTRL_CMD_SYSTEM_GET_CAPABILITIES, ControlAnswersZero),
-    Control<NV_CONF_COMPUTE_CTRL_CMD_SYSTEM_GET_GPUS_STATE_PARAMS>(
-        NV_CONF_COMPUTE_CTRL_CMD_SYSTEM_GET_GPUS_STATE, ControlAnswersZero),
+    ZeroControl<NV_CONF_COMPUTE_CTRL_CMD_SYSTEM_GET_CAPABILITIES_PARAMS,
+                NV_CONF_COMPUTE_CTRL_CMD_SYSTEM_GET_CAPABILITIES_PARAMS_V550>(
+        NV_CONF_COMPUTE_CTRL_CMD_SYSTEM_GET_CAPABILITIES, "confidential computing is off"),
+    ZeroControl<NV_CONF_COMPUTE_CTRL_CMD_SYSTEM_GET_GPUS_STATE_PARAMS>(
+        NV_CONF_COMPUTE_CTRL_CMD_SYSTEM_GET_GPUS_STATE, "confidential computing is off"),
 };
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <type_traits>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -43,54 +44,69 @@ std::string RmDevice::name() const {
   return minor_ == kControlMinor ? "/dev/nvidiactl" : absl::StrCat("/dev/nvidia", minor_);
 }
 
-const RmDevice::Row RmDevice::kRows[] = {
-    {NV_ESC_CARD_INFO, kAnySize, kAnySize, &RmDevice::CardInfo},
-    {NV_ESC_REGISTER_FD, sizeof(nv_ioctl_register_fd_t), sizeof(nv_ioctl_register_fd_t),
-     &RmDevice::RegisterFd},
-    {NV_ESC_ALLOC_OS_EVENT, sizeof(nv_ioctl_alloc_os_event_t), sizeof(nv_ioctl_alloc_os_event_t),
-     &RmDevice::AllocOsEvent},
-    {NV_ESC_FREE_OS_EVENT, sizeof(nv_ioctl_free_os_event_t), sizeof(nv_ioctl_free_os_event_t),
-     &RmDevice::FreeOsEvent},
-    {NV_ESC_STATUS_CODE, sizeof(nv_ioctl_status_code_t), sizeof(nv_ioctl_status_code_t),
-     &RmDevice::Succeed},
-    {NV_ESC_CHECK_VERSION_STR, sizeof(nv_ioctl_rm_api_version_t), sizeof(nv_ioctl_rm_api_version_t),
-     &RmDevice::CheckVersion},
-    {NV_ESC_ATTACH_GPUS_TO_FD, kAnySize, kAnySize, &RmDevice::Succeed},
-    {NV_ESC_SYS_PARAMS, sizeof(nv_ioctl_sys_params_t), sizeof(nv_ioctl_sys_params_t),
-     &RmDevice::SysParams},
-    {NV_ESC_NUMA_INFO, sizeof(nv_ioctl_numa_info_t), sizeof(nv_ioctl_numa_info_t),
-     &RmDevice::NumaInfo},
-    {NV_ESC_WAIT_OPEN_COMPLETE, sizeof(nv_ioctl_wait_open_complete_t),
-     sizeof(nv_ioctl_wait_open_complete_t), &RmDevice::WaitOpenComplete},
-    {NV_ESC_RM_ALLOC, kAnySize, kAnySize, &RmDevice::Alloc},
-    {NV_ESC_RM_ALLOC_MEMORY, sizeof(nv_ioctl_nvos02_parameters_with_fd),
-     sizeof(nv_ioctl_nvos02_parameters_with_fd), &RmDevice::AllocMemoryEscape},
-    {NV_ESC_RM_FREE, sizeof(NVOS00_PARAMETERS), sizeof(NVOS00_PARAMETERS), &RmDevice::Free},
-    {NV_ESC_RM_CONTROL, sizeof(NVOS54_PARAMETERS), sizeof(NVOS54_PARAMETERS), &RmDevice::Control},
-    {NV_ESC_RM_DUP_OBJECT, sizeof(NVOS55_PARAMETERS), sizeof(NVOS55_PARAMETERS),
-     &RmDevice::DupObject},
-    {NV_ESC_RM_SHARE, sizeof(NVOS57_PARAMETERS), sizeof(NVOS57_PARAMETERS), &RmDevice::Share},
-    {NV_ESC_RM_VID_HEAP_CONTROL, sizeof(NVOS32_PARAMETERS), sizeof(NVOS32_PARAMETERS_V550),
-     &RmDevice::VidHeapControl},
-    {NV_ESC_RM_MAP_MEMORY, sizeof(nv_ioctl_nvos33_parameters_with_fd),
-     sizeof(nv_ioctl_nvos33_parameters_with_fd), &RmDevice::MapMemory},
-    {NV_ESC_RM_UNMAP_MEMORY, sizeof(NVOS34_PARAMETERS), sizeof(NVOS34_PARAMETERS),
-     &RmDevice::UnmapMemory},
-    {NV_ESC_RM_MAP_MEMORY_DMA, sizeof(NVOS46_PARAMETERS), sizeof(NVOS46_PARAMETERS),
-     &RmDevice::MapMemoryDma},
-    {NV_ESC_RM_UNMAP_MEMORY_DMA, sizeof(NVOS47_PARAMETERS), sizeof(NVOS47_PARAMETERS_V550),
-     &RmDevice::UnmapMemoryDma},
-    {NV_ESC_RM_GET_EVENT_DATA, sizeof(NVOS41_PARAMETERS), sizeof(NVOS41_PARAMETERS),
-     &RmDevice::GetEventData},
-    {NV_ESC_RM_IDLE_CHANNELS, sizeof(NVOS30_PARAMETERS), sizeof(NVOS30_PARAMETERS),
-     &RmDevice::IdleChannels},
-    {NV_ESC_RM_UPDATE_DEVICE_MAPPING_INFO, sizeof(NVOS56_PARAMETERS), sizeof(NVOS56_PARAMETERS),
-     &RmDevice::UpdateDeviceMappingInfo},
-};
+template <auto kServe>
+int RmDevice::Serve(RmDevice& device, CallContext& call, Block& block) {
+  using Params = ParamsOf<kServe>;
+  if constexpr (std::is_same_v<Params, Block>) {
+    return (device.*kServe)(call, block);
+  } else {
+    return (device.*kServe)(call, *reinterpret_cast<Params*>(block.data()));
+  }
+}
+
+// P550 only adds to the end of kServe's parameters.
+template <auto kServe, typename P550>
+constexpr RmDevice::Row RmDevice::Typed(uint32_t number, const char* quiet) {
+  using P535 = ParamsOf<kServe>;
+  static_assert(sizeof(P550) >= sizeof(P535));
+  return {number, {{sizeof(P535), Serve<kServe>}, {sizeof(P550), Serve<kServe>}}, quiet};
+}
+
+template <auto kServe>
+constexpr RmDevice::Row RmDevice::AnySize(uint32_t number, const char* quiet) {
+  return {number, {{kAnySize, Serve<kServe>}, {kAnySize, Serve<kServe>}}, quiet};
+}
+
+absl::Span<const RmDevice::Row> RmDevice::Rows() {
+  static constexpr Row kRows[] = {
+      AnySize<&RmDevice::CardInfo>(NV_ESC_CARD_INFO),
+      Typed<&RmDevice::RegisterFd>(NV_ESC_REGISTER_FD),
+      Typed<&RmDevice::AllocOsEvent>(NV_ESC_ALLOC_OS_EVENT),
+      Typed<&RmDevice::FreeOsEvent>(NV_ESC_FREE_OS_EVENT,
+                                    "an event ends with its objects and descriptors"),
+      Typed<&RmDevice::StatusCode>(NV_ESC_STATUS_CODE),
+      Typed<&RmDevice::CheckVersion>(NV_ESC_CHECK_VERSION_STR),
+      AnySize<&RmDevice::AttachGpus>(NV_ESC_ATTACH_GPUS_TO_FD, "GPUs are always attached"),
+      Typed<&RmDevice::SysParams>(NV_ESC_SYS_PARAMS),
+      Typed<&RmDevice::NumaInfo>(NV_ESC_NUMA_INFO),
+      Typed<&RmDevice::WaitOpenComplete>(NV_ESC_WAIT_OPEN_COMPLETE),
+      AnySize<&RmDevice::Alloc>(NV_ESC_RM_ALLOC),
+      Typed<&RmDevice::AllocMemoryEscape>(NV_ESC_RM_ALLOC_MEMORY),
+      Typed<&RmDevice::Free>(NV_ESC_RM_FREE),
+      Typed<&RmDevice::Control>(NV_ESC_RM_CONTROL),
+      Typed<&RmDevice::DupObject>(NV_ESC_RM_DUP_OBJECT),
+      Typed<&RmDevice::Share>(NV_ESC_RM_SHARE),
+      Typed<&RmDevice::VidHeapControl, NVOS32_PARAMETERS_V550>(NV_ESC_RM_VID_HEAP_CONTROL),
+      Typed<&RmDevice::MapMemory>(NV_ESC_RM_MAP_MEMORY),
+      Typed<&RmDevice::UnmapMemory>(NV_ESC_RM_UNMAP_MEMORY,
+                                    "the pages go with the caller's munmap"),
+      Typed<&RmDevice::MapMemoryDma>(NV_ESC_RM_MAP_MEMORY_DMA),
+      // No driver library was seen to use it; the length is known to 550 only.
+      {NV_ESC_RM_UNMAP_MEMORY_DMA,
+       {{sizeof(NVOS47_PARAMETERS), RefuseUnmapMemoryDma},
+        {sizeof(NVOS47_PARAMETERS_V550), RefuseUnmapMemoryDma}}},
+      Typed<&RmDevice::GetEventData>(NV_ESC_RM_GET_EVENT_DATA),
+      Typed<&RmDevice::IdleChannels>(NV_ESC_RM_IDLE_CHANNELS,
+                                     "who waits for a channel finds its work done in order"),
+      Typed<&RmDevice::UpdateDeviceMappingInfo>(NV_ESC_RM_UPDATE_DEVICE_MAPPING_INFO,
+                                                "mappings are not kept by address"),
+  };
+  return kRows;
+}
 
 bool RmDevice::Knows(uint32_t escape) {
   return escape == NV_ESC_IOCTL_XFER_CMD ||
-         std::any_of(std::begin(kRows), std::end(kRows),
+         std::any_of(Rows().begin(), Rows().end(),
                      [escape](const Row& row) { return row.number == escape; });
 }
 
@@ -112,16 +128,16 @@ int RmDevice::Escape(CallContext& call, uint32_t number, uint32_t size, RemoteAd
     if (wrapped->size > kLargestWrapped) return -EINVAL;
     return Escape(call, wrapped->cmd, wrapped->size, RemoteAddress{wrapped->ptr}, true);
   }
-  const Row* row = std::find_if(std::begin(kRows), std::end(kRows),
+  const auto row = std::find_if(Rows().begin(), Rows().end(),
                                 [number](const Row& row) { return row.number == number; });
-  if (row == std::end(kRows)) {
+  if (row == Rows().end()) {
     const char* name = EscapeName(number);
     rm_->machine->unknowns->Count(
         "escape", number,
         absl::StrFormat("%s, %d bytes; answered EINVAL", name ? name : "no public name", size));
     return -EINVAL;
   }
-  const uint32_t expected = rm_->machine->abi_550() ? row->size_550 : row->size_535;
+  const auto& [expected, serve] = row->versions.For(rm_->machine->driver.abi);
   if (expected != kAnySize && expected != size) {
     rm_->machine->unknowns->Count(
         "escape size", uint64_t{number} << 32 | size,
@@ -130,7 +146,10 @@ int RmDevice::Escape(CallContext& call, uint32_t number, uint32_t size, RemoteAd
   }
   Block block(size);
   if (!call.memory().Read(argument, block.data(), size)) return -EFAULT;
-  const int result = (this->*row->handle)(call, block);
+  const int result = serve(*this, call, block);
+  if (row->quiet != nullptr) {
+    rm_->machine->quiet->Count("escape", number, EscapeName(number), row->quiet);
+  }
   if (result == 0 && !call.memory().Write(argument, block.data(), size)) return -EFAULT;
   return result;
 }

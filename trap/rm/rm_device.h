@@ -6,8 +6,11 @@
 #include <string>
 #include <vector>
 
+#include "absl/types/span.h"
+#include "trap/abi/generated/escapes.h"
 #include "trap/files/device_file.h"
 #include "trap/rm/rm_alloc.h"
+#include "trap/rm/typed_handler.h"
 
 namespace phantora {
 
@@ -30,43 +33,51 @@ class RmDevice : public DeviceFile {
   int Escape(CallContext& call, uint32_t number, uint32_t size, RemoteAddress argument,
              bool nested);
 
-  // The parameter blocks; each returns 0 or a negative errno.
+  // Each returns 0 or a negative errno. Those whose size varies get bytes.
   using Block = std::vector<uint8_t>;
-  int CheckVersion(CallContext& call, Block& block);
   int CardInfo(CallContext& call, Block& block);
-  int SysParams(CallContext& call, Block& block);
-  int NumaInfo(CallContext& call, Block& block);
-  int RegisterFd(CallContext& call, Block& block);
-  int AllocOsEvent(CallContext& call, Block& block);
-  int FreeOsEvent(CallContext& call, Block& block);
-  int Succeed(CallContext& call, Block& block);
-  int WaitOpenComplete(CallContext& call, Block& block);
+  int AttachGpus(CallContext& call, Block& block);
   int Alloc(CallContext& call, Block& block);
-  int AllocMemoryEscape(CallContext& call, Block& block);
-  int Free(CallContext& call, Block& block);
-  int Control(CallContext& call, Block& block);
-  int DupObject(CallContext& call, Block& block);
-  int Share(CallContext& call, Block& block);
-  int VidHeapControl(CallContext& call, Block& block);
-  int MapMemory(CallContext& call, Block& block);
-  int UnmapMemory(CallContext& call, Block& block);
-  int MapMemoryDma(CallContext& call, Block& block);
-  int UnmapMemoryDma(CallContext& call, Block& block);
-  int GetEventData(CallContext& call, Block& block);
-  int IdleChannels(CallContext& call, Block& block);
-  int UpdateDeviceMappingInfo(CallContext& call, Block& block);
+  int CheckVersion(CallContext& call, abi::nv_ioctl_rm_api_version_t& params);
+  int SysParams(CallContext& call, abi::nv_ioctl_sys_params_t& params);
+  int NumaInfo(CallContext& call, abi::nv_ioctl_numa_info_t& params);
+  int RegisterFd(CallContext& call, abi::nv_ioctl_register_fd_t& params);
+  int AllocOsEvent(CallContext& call, abi::nv_ioctl_alloc_os_event_t& params);
+  int FreeOsEvent(CallContext& call, abi::nv_ioctl_free_os_event_t& params);
+  int StatusCode(CallContext& call, abi::nv_ioctl_status_code_t& params);
+  int WaitOpenComplete(CallContext& call, abi::nv_ioctl_wait_open_complete_t& params);
+  int GetEventData(CallContext& call, abi::NVOS41_PARAMETERS& params);
+  int VidHeapControl(CallContext& call, abi::NVOS32_PARAMETERS& params);
+  int MapMemory(CallContext& call, abi::nv_ioctl_nvos33_parameters_with_fd& params);
+  int UnmapMemory(CallContext& call, abi::NVOS34_PARAMETERS& params);
+  int MapMemoryDma(CallContext& call, abi::NVOS46_PARAMETERS& params);
+  int AllocMemoryEscape(CallContext& call, abi::nv_ioctl_nvos02_parameters_with_fd& params);
+  int Free(CallContext& call, abi::NVOS00_PARAMETERS& params);
+  int Control(CallContext& call, abi::NVOS54_PARAMETERS& params);
+  int DupObject(CallContext& call, abi::NVOS55_PARAMETERS& params);
+  int Share(CallContext& call, abi::NVOS57_PARAMETERS& params);
+  int IdleChannels(CallContext& call, abi::NVOS30_PARAMETERS& params);
+  int UpdateDeviceMappingInfo(CallContext& call, abi::NVOS56_PARAMETERS& params);
+  static int RefuseUnmapMemoryDma(RmDevice& device, CallContext& call, Block& block);
 
-  using Handler = int (RmDevice::*)(CallContext&, Block&);
+  using Handler = int (*)(RmDevice&, CallContext&, Block&);
   struct Row {
     uint32_t number;
-    uint32_t size_535, size_550;  // bytes; kAnySize where it varies
-    Handler handle;
+    HandlerVersions<Handler> versions;
+    // Of an escape that is answered with success and for which nothing is done: why it need not.
+    const char* quiet = nullptr;
   };
-  static constexpr uint32_t kAnySize = ~0u;
-  static const Row kRows[];
+  static constexpr uint32_t kAnySize = TypedHandler<Handler>::kAbsent;  // no escape is absent
+  template <auto kServe>
+  static int Serve(RmDevice& device, CallContext& call, Block& block);
+  template <auto kServe, typename P550 = ParamsOf<kServe>>
+  static constexpr Row Typed(uint32_t number, const char* quiet = nullptr);
+  template <auto kServe>
+  static constexpr Row AnySize(uint32_t number, const char* quiet = nullptr);
+  static absl::Span<const Row> Rows();
 
   uint32_t AllocClient(CallContext& call, uint32_t* handle, RemoteAddress params);
-  uint32_t HeapAllocSize(CallContext& call, RmClient& client, Block& block);
+  uint32_t HeapAllocSize(CallContext& call, RmClient& client, abi::NVOS32_PARAMETERS& params);
   // Is `handle` a client that was allocated through this file?
   bool Opened(uint32_t handle) const;
   void Trace(CallContext& call, uint32_t number, const std::string& text);

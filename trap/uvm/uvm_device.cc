@@ -1,11 +1,10 @@
 #include "trap/uvm/uvm_device.h"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstddef>
-#include <cstring>
 
 #include "absl/strings/str_format.h"
 #include "trap/abi/generated/nv_status.h"
@@ -23,11 +22,6 @@ constexpr uint64_t kPage = 4096;
 // A bound on what one process can make the supervisor keep.
 constexpr size_t kMostRanges = 1 << 17;
 
-template <typename T>
-T& As(std::vector<uint8_t>& block) {
-  return *reinterpret_cast<T*>(block.data());
-}
-
 bool PageAligned(uint64_t base, uint64_t length) {
   return base % kPage == 0 && length % kPage == 0 && length > 0 && base < kAddressSpaceBytes &&
          length <= kAddressSpaceBytes - base;
@@ -43,90 +37,114 @@ UvmDevice::UvmDevice(ResourceManager* rm, pid_t owner)
 
 UvmDevice::~UvmDevice() {
   // The GPU address spaces may outlive this file; what it mapped does not.
-  for (const auto& [gpu, space] : spaces_) Leave(*space);
+  while (!spaces_.empty()) Leave(spaces_.begin()->first);
 }
 
 template <typename Params>
-uint32_t UvmDevice::Succeed(CallContext&, Block&) {
+uint32_t UvmDevice::Succeed(CallContext&, Params&) {
   return NV_OK;
 }
 
 template <typename Params>
-uint32_t UvmDevice::NoPageableAccess(CallContext&, Block& block) {
+uint32_t UvmDevice::NoPageableAccess(CallContext&, Params& params) {
   // Neither ATS nor HMM: GPUs reach only what was mapped for them.
-  As<Params>(block).pageableMemAccess = 0;
+  params.pageableMemAccess = 0;
   return NV_OK;
 }
 
-const std::vector<UvmDevice::Row>& UvmDevice::Rows() {
-// One row per ioctl whose layout is the same in all versions, and one per ioctl
-// whose layout 550 changed.
-#define PHANTORA_UVM_ROW(command, handler)                                          \
-  Row {                                                                             \
-    command, sizeof(command##_PARAMS), sizeof(command##_PARAMS),                    \
-        offsetof(command##_PARAMS, rmStatus), offsetof(command##_PARAMS, rmStatus), \
-        &UvmDevice::handler, &UvmDevice::handler                                    \
-  }
-#define PHANTORA_UVM_ROW_V550(command, handler)                                           \
-  Row {                                                                                   \
-    command, sizeof(command##_PARAMS), sizeof(command##_PARAMS_V550),                     \
-        offsetof(command##_PARAMS, rmStatus), offsetof(command##_PARAMS_V550, rmStatus),  \
-        &UvmDevice::handler<command##_PARAMS>, &UvmDevice::handler<command##_PARAMS_V550> \
-  }
-#define PHANTORA_UVM_OK(command) PHANTORA_UVM_ROW(command, Succeed<command##_PARAMS>)
-  static const std::vector<Row> rows = {
-      PHANTORA_UVM_OK(UVM_INITIALIZE),
-      PHANTORA_UVM_OK(UVM_MM_INITIALIZE),
-      PHANTORA_UVM_ROW(UVM_PAGEABLE_MEM_ACCESS, NoPageableAccess<UVM_PAGEABLE_MEM_ACCESS_PARAMS>),
-      PHANTORA_UVM_ROW(UVM_PAGEABLE_MEM_ACCESS_ON_GPU,
-                       NoPageableAccess<UVM_PAGEABLE_MEM_ACCESS_ON_GPU_PARAMS>),
-      PHANTORA_UVM_ROW(UVM_REGISTER_GPU, RegisterGpu),
-      PHANTORA_UVM_ROW(UVM_UNREGISTER_GPU, UnregisterGpu),
-      PHANTORA_UVM_ROW(UVM_REGISTER_GPU_VASPACE, RegisterGpuVaSpace),
-      PHANTORA_UVM_ROW(UVM_UNREGISTER_GPU_VASPACE, UnregisterGpuVaSpace),
-      // Channels need no registration here: their contexts know the space.
-      PHANTORA_UVM_OK(UVM_REGISTER_CHANNEL),
-      PHANTORA_UVM_OK(UVM_UNREGISTER_CHANNEL),
-      // Peers reach each other's memory as soon as it is mapped for them.
-      PHANTORA_UVM_OK(UVM_ENABLE_PEER_ACCESS),
-      PHANTORA_UVM_OK(UVM_DISABLE_PEER_ACCESS),
-      PHANTORA_UVM_ROW(UVM_CREATE_RANGE_GROUP, CreateRangeGroup),
-      PHANTORA_UVM_OK(UVM_DESTROY_RANGE_GROUP),
-      PHANTORA_UVM_OK(UVM_SET_RANGE_GROUP),
-      PHANTORA_UVM_OK(UVM_PREVENT_MIGRATION_RANGE_GROUPS),
-      PHANTORA_UVM_OK(UVM_ALLOW_MIGRATION_RANGE_GROUPS),
-      PHANTORA_UVM_OK(UVM_MIGRATE_RANGE_GROUP),
-      PHANTORA_UVM_ROW(UVM_CREATE_EXTERNAL_RANGE, CreateExternalRange),
-      PHANTORA_UVM_ROW_V550(UVM_MAP_EXTERNAL_ALLOCATION, MapExternalAllocation),
-      PHANTORA_UVM_ROW(UVM_MAP_EXTERNAL_SPARSE, MapExternalSparse),
-      PHANTORA_UVM_ROW(UVM_UNMAP_EXTERNAL, UnmapExternal),
-      PHANTORA_UVM_ROW_V550(UVM_ALLOC_SEMAPHORE_POOL, AllocSemaphorePool),
-      PHANTORA_UVM_ROW(UVM_MAP_DYNAMIC_PARALLELISM_REGION, MapDynamicParallelismRegion),
-      PHANTORA_UVM_ROW(UVM_FREE, FreeRange),
-      PHANTORA_UVM_ROW(UVM_VALIDATE_VA_RANGE, ValidateRange),
-      // There is one copy of managed memory, so hints about its place and
-      // migrations have no effect but their completion.
-      PHANTORA_UVM_ROW(UVM_MIGRATE, Migrate),
-      PHANTORA_UVM_ROW_V550(UVM_SET_PREFERRED_LOCATION, Succeed),
-      PHANTORA_UVM_OK(UVM_UNSET_PREFERRED_LOCATION),
-      PHANTORA_UVM_OK(UVM_SET_ACCESSED_BY),
-      PHANTORA_UVM_OK(UVM_UNSET_ACCESSED_BY),
-      PHANTORA_UVM_OK(UVM_ENABLE_READ_DUPLICATION),
-      PHANTORA_UVM_OK(UVM_DISABLE_READ_DUPLICATION),
-      PHANTORA_UVM_OK(UVM_ENABLE_SYSTEM_WIDE_ATOMICS),
-      PHANTORA_UVM_OK(UVM_DISABLE_SYSTEM_WIDE_ATOMICS),
-      PHANTORA_UVM_OK(UVM_CLEAN_UP_ZOMBIE_RESOURCES),
-      PHANTORA_UVM_OK(UVM_POPULATE_PAGEABLE),
-      PHANTORA_UVM_ROW(UVM_IS_8_SUPPORTED, Is8Supported),
+template <auto kServe>
+uint32_t UvmDevice::Serve(UvmDevice& device, CallContext& call, Block& block) {
+  auto& params = *reinterpret_cast<ParamsOf<kServe>*>(block.data());
+  return params.rmStatus = (device.*kServe)(call, params);
+}
+
+template <auto k535, auto k550>
+constexpr UvmDevice::Row UvmDevice::Typed(uint32_t number, const char* quiet) {
+  return {number,
+          {{sizeof(ParamsOf<k535>), Serve<k535>}, {sizeof(ParamsOf<k550>), Serve<k550>}},
+          quiet};
+}
+
+template <typename P535, typename P550>
+constexpr UvmDevice::Row UvmDevice::Accepted(uint32_t number, const char* why) {
+  return Typed<&UvmDevice::Succeed<P535>, &UvmDevice::Succeed<P550>>(number, why);
+}
+
+absl::Span<const UvmDevice::Row> UvmDevice::Rows() {
+  static constexpr Row kRows[] = {
+      Accepted<UVM_INITIALIZE_PARAMS>(UVM_INITIALIZE, "the file is ready when it is open"),
+      Accepted<UVM_MM_INITIALIZE_PARAMS>(UVM_MM_INITIALIZE,
+                                         "the address space of the process needs no watching"),
+      Typed<&UvmDevice::NoPageableAccess<UVM_PAGEABLE_MEM_ACCESS_PARAMS>>(UVM_PAGEABLE_MEM_ACCESS),
+      Typed<&UvmDevice::NoPageableAccess<UVM_PAGEABLE_MEM_ACCESS_ON_GPU_PARAMS>>(
+          UVM_PAGEABLE_MEM_ACCESS_ON_GPU),
+      Typed<&UvmDevice::RegisterGpu>(UVM_REGISTER_GPU),
+      Typed<&UvmDevice::UnregisterGpu>(UVM_UNREGISTER_GPU),
+      Typed<&UvmDevice::RegisterGpuVaSpace>(UVM_REGISTER_GPU_VASPACE),
+      Typed<&UvmDevice::UnregisterGpuVaSpace>(UVM_UNREGISTER_GPU_VASPACE),
+      Accepted<UVM_REGISTER_CHANNEL_PARAMS>(UVM_REGISTER_CHANNEL,
+                                            "a channel's context knows its address space"),
+      Accepted<UVM_UNREGISTER_CHANNEL_PARAMS>(UVM_UNREGISTER_CHANNEL,
+                                              "a channel's context knows its address space"),
+      Accepted<UVM_ENABLE_PEER_ACCESS_PARAMS>(UVM_ENABLE_PEER_ACCESS,
+                                              "GPUs reach a peer's memory as soon as it is mapped"),
+      Accepted<UVM_DISABLE_PEER_ACCESS_PARAMS>(
+          UVM_DISABLE_PEER_ACCESS, "GPUs reach a peer's memory as long as it is mapped"),
+      Typed<&UvmDevice::CreateRangeGroup>(UVM_CREATE_RANGE_GROUP),
+      Accepted<UVM_DESTROY_RANGE_GROUP_PARAMS>(
+          UVM_DESTROY_RANGE_GROUP, "managed memory has one copy, which does not migrate"),
+      Accepted<UVM_SET_RANGE_GROUP_PARAMS>(UVM_SET_RANGE_GROUP,
+                                           "managed memory has one copy, which does not migrate"),
+      Accepted<UVM_PREVENT_MIGRATION_RANGE_GROUPS_PARAMS>(
+          UVM_PREVENT_MIGRATION_RANGE_GROUPS,
+          "managed memory has one copy, which does not migrate"),
+      Accepted<UVM_ALLOW_MIGRATION_RANGE_GROUPS_PARAMS>(
+          UVM_ALLOW_MIGRATION_RANGE_GROUPS, "managed memory has one copy, which does not migrate"),
+      Accepted<UVM_MIGRATE_RANGE_GROUP_PARAMS>(
+          UVM_MIGRATE_RANGE_GROUP, "managed memory has one copy, which does not migrate"),
+      Typed<&UvmDevice::CreateExternalRange>(UVM_CREATE_EXTERNAL_RANGE),
+      Typed<&UvmDevice::MapExternalAllocation<UVM_MAP_EXTERNAL_ALLOCATION_PARAMS>,
+            &UvmDevice::MapExternalAllocation<UVM_MAP_EXTERNAL_ALLOCATION_PARAMS_V550>>(
+          UVM_MAP_EXTERNAL_ALLOCATION),
+      Typed<&UvmDevice::MapExternalSparse>(UVM_MAP_EXTERNAL_SPARSE),
+      Typed<&UvmDevice::UnmapExternal>(UVM_UNMAP_EXTERNAL),
+      Typed<&UvmDevice::AllocSemaphorePool<UVM_ALLOC_SEMAPHORE_POOL_PARAMS>,
+            &UvmDevice::AllocSemaphorePool<UVM_ALLOC_SEMAPHORE_POOL_PARAMS_V550>>(
+          UVM_ALLOC_SEMAPHORE_POOL),
+      Typed<&UvmDevice::MapDynamicParallelismRegion>(UVM_MAP_DYNAMIC_PARALLELISM_REGION),
+      Typed<&UvmDevice::FreeRange>(UVM_FREE),
+      Typed<&UvmDevice::ValidateRange>(UVM_VALIDATE_VA_RANGE),
+      Typed<&UvmDevice::Migrate>(UVM_MIGRATE),
+      Accepted<UVM_SET_PREFERRED_LOCATION_PARAMS, UVM_SET_PREFERRED_LOCATION_PARAMS_V550>(
+          UVM_SET_PREFERRED_LOCATION, "managed memory has one copy in one place"),
+      Accepted<UVM_UNSET_PREFERRED_LOCATION_PARAMS>(UVM_UNSET_PREFERRED_LOCATION,
+                                                    "managed memory has one copy in one place"),
+      Accepted<UVM_SET_ACCESSED_BY_PARAMS>(UVM_SET_ACCESSED_BY,
+                                           "managed memory is mapped into all GPUs"),
+      Accepted<UVM_UNSET_ACCESSED_BY_PARAMS>(UVM_UNSET_ACCESSED_BY,
+                                             "managed memory is mapped into all GPUs"),
+      Accepted<UVM_ENABLE_READ_DUPLICATION_PARAMS>(UVM_ENABLE_READ_DUPLICATION,
+                                                   "managed memory has one copy"),
+      Accepted<UVM_DISABLE_READ_DUPLICATION_PARAMS>(UVM_DISABLE_READ_DUPLICATION,
+                                                    "managed memory has one copy"),
+      Accepted<UVM_ENABLE_SYSTEM_WIDE_ATOMICS_PARAMS>(
+          UVM_ENABLE_SYSTEM_WIDE_ATOMICS,
+          "managed memory has one copy, so that atomics hold everywhere"),
+      Accepted<UVM_DISABLE_SYSTEM_WIDE_ATOMICS_PARAMS>(
+          UVM_DISABLE_SYSTEM_WIDE_ATOMICS,
+          "managed memory has one copy, so that atomics hold everywhere"),
+      Accepted<UVM_CLEAN_UP_ZOMBIE_RESOURCES_PARAMS>(UVM_CLEAN_UP_ZOMBIE_RESOURCES,
+                                                     "nothing outlives its process"),
+      Accepted<UVM_POPULATE_PAGEABLE_PARAMS>(
+          UVM_POPULATE_PAGEABLE,
+          "GPUs do not reach pageable memory; the kernel populates it on use"),
+      Typed<&UvmDevice::Is8Supported>(UVM_IS_8_SUPPORTED),
   };
-#undef PHANTORA_UVM_OK
-#undef PHANTORA_UVM_ROW_V550
-#undef PHANTORA_UVM_ROW
-  return rows;
+  return kRows;
 }
 
 bool UvmDevice::Knows(uint32_t command) {
-  const auto& rows = Rows();
+  const auto rows = Rows();
   return command == UVM_DEINITIALIZE ||
          std::any_of(rows.begin(), rows.end(),
                      [command](const Row& row) { return row.number == command; });
@@ -137,9 +155,9 @@ int UvmDevice::Ioctl(CallContext& call, uint32_t command, RemoteAddress argument
   // (uvm.c uvm_fd_va_space checks the mm).
   if (call.process() != owner_) return -EPERM;
   if (command == UVM_DEINITIALIZE) return 0;
-  const auto& rows = Rows();
-  auto row = std::find_if(rows.begin(), rows.end(),
-                          [command](const Row& row) { return row.number == command; });
+  const auto rows = Rows();
+  const auto row = std::find_if(rows.begin(), rows.end(),
+                                [command](const Row& row) { return row.number == command; });
   const char* name = UvmIoctlName(command);
   if (row == rows.end()) {
     rm_->machine->unknowns->Count(
@@ -147,11 +165,11 @@ int UvmDevice::Ioctl(CallContext& call, uint32_t command, RemoteAddress argument
         absl::StrFormat("%s; answered EINVAL", name ? name : "no public name"));
     return -EINVAL;
   }
-  const bool v550 = rm_->machine->abi_550();
-  Block block(v550 ? row->size_550 : row->size_535);
+  const auto& [size, serve] = row->versions.For(rm_->machine->driver.abi);
+  Block block(size);
   if (!call.memory().Read(argument, block.data(), block.size())) return -EFAULT;
-  const uint32_t status = (this->*(v550 ? row->handle_550 : row->handle_535))(call, block);
-  std::memcpy(block.data() + (v550 ? row->status_550 : row->status_535), &status, 4);
+  const uint32_t status = serve(*this, call, block);
+  if (row->quiet != nullptr) rm_->machine->quiet->Count("UVM ioctl", command, name, row->quiet);
   if (rm_->machine->log->enabled()) {
     const char* status_name = NvStatusName(status);
     rm_->machine->log->Line(
@@ -170,9 +188,16 @@ DeviceFile::Handle UvmDevice::MakeHandle() {
 
 int UvmDevice::Mmap(CallContext& call, const MmapRequest& request) {
   if (call.process() != owner_) return -EPERM;
-  // uvm.c uvm_mmap: the offset must be the address.
+  // uvm.c uvm_mmap: the offset must be the address, and the mapping shared, readable and writable.
+  if (request.length > kAddressSpaceBytes) return -EINVAL;
   const uint64_t length = (request.length + kPage - 1) & ~(kPage - 1);
-  if (request.offset != request.address || !PageAligned(request.address, length)) return -EINVAL;
+  constexpr uint64_t kBoth = PROT_READ | PROT_WRITE;
+  const uint64_t sharing = request.flags & MAP_TYPE;
+  if (request.offset != request.address || !PageAligned(request.address, length) ||
+      (request.protection & kBoth) != kBoth ||
+      (sharing != MAP_SHARED && sharing != MAP_SHARED_VALIDATE)) {
+    return -EINVAL;
+  }
   std::vector<VaRanges::Piece> ended;
   switch (ranges_.Replace(request.address, length, &ended)) {
     case VaRanges::Outcome::kDone:
@@ -186,9 +211,19 @@ int UvmDevice::Mmap(CallContext& call, const MmapRequest& request) {
   // which does no harm: GPUs see the same bytes of the file at the same address as before.
   for (const auto& [gpu, space] : spaces_) {
     for (const auto& [base, bytes] : ended) space->memory.Unmap(base, bytes);
-    MapManaged(request.address, length, space->memory);
   }
-  return 0;
+  if (MapEverywhere(request.address, length)) return 0;
+  ranges_.Remove(request.address);
+  return -ENOMEM;
+}
+
+bool UvmDevice::MapEverywhere(uint64_t base, uint64_t length) {
+  const bool mapped = std::all_of(spaces_.begin(), spaces_.end(), [&](const auto& space) {
+    return MapManaged(base, length, space.second->memory);
+  });
+  if (mapped) return true;
+  for (const auto& [gpu, space] : spaces_) space->memory.Unmap(base, length);
+  return false;
 }
 
 uint32_t UvmDevice::AddRange(uint64_t base, uint64_t length, VaRanges::Kind kind) {
@@ -204,13 +239,18 @@ uint32_t UvmDevice::AddRange(uint64_t base, uint64_t length, VaRanges::Kind kind
   return NV_ERR_NO_MEMORY;
 }
 
-void UvmDevice::Leave(GpuContext& space) {
+bool UvmDevice::Leave(int gpu) {
+  const auto it = spaces_.find(gpu);
+  if (it == spaces_.end()) return false;
+  GpuContext& space = *it->second;
   for (const auto& [base, range] : ranges_.all()) space.memory.Unmap(base, range.length);
   space.uvm_file = nullptr;
+  spaces_.erase(it);
+  return true;
 }
 
-void UvmDevice::MapManaged(uint64_t base, uint64_t length, AddressSpace& space) {
-  space.Map(base, length, file_, base);
+bool UvmDevice::MapManaged(uint64_t base, uint64_t length, AddressSpace& space) {
+  return space.Map(base, length, file_, base);
 }
 
 AddressSpace* UvmDevice::SpaceOf(const uint8_t* gpu_uuid) {
@@ -220,21 +260,21 @@ AddressSpace* UvmDevice::SpaceOf(const uint8_t* gpu_uuid) {
   return it == spaces_.end() ? nullptr : &it->second->memory;
 }
 
-uint32_t UvmDevice::RegisterGpu(CallContext&, Block& block) {
-  auto& params = As<UVM_REGISTER_GPU_PARAMS>(block);
+uint32_t UvmDevice::RegisterGpu(CallContext&, UVM_REGISTER_GPU_PARAMS& params) {
   if (rm_->machine->GpuByUuid(params.gpu_uuid.uuid) == nullptr) return NV_ERR_INVALID_DEVICE;
   params.numaEnabled = 0;
   params.numaNodeId = -1;
   return NV_OK;
 }
 
-uint32_t UvmDevice::UnregisterGpu(CallContext&, Block& block) {
-  const auto& params = As<UVM_UNREGISTER_GPU_PARAMS>(block);
-  return rm_->machine->GpuByUuid(params.gpu_uuid.uuid) == nullptr ? NV_ERR_INVALID_DEVICE : NV_OK;
+uint32_t UvmDevice::UnregisterGpu(CallContext&, UVM_UNREGISTER_GPU_PARAMS& params) {
+  const Gpu* gpu = rm_->machine->GpuByUuid(params.gpu_uuid.uuid);
+  if (gpu == nullptr) return NV_ERR_INVALID_DEVICE;
+  Leave(gpu->index);  // uvm_va_space.c uvm_va_space_unregister_gpu
+  return NV_OK;
 }
 
-uint32_t UvmDevice::RegisterGpuVaSpace(CallContext& call, Block& block) {
-  const auto& params = As<UVM_REGISTER_GPU_VASPACE_PARAMS>(block);
+uint32_t UvmDevice::RegisterGpuVaSpace(CallContext& call, UVM_REGISTER_GPU_VASPACE_PARAMS& params) {
   const Gpu* gpu = rm_->machine->GpuByUuid(params.gpuUuid.uuid);
   if (gpu == nullptr) return NV_ERR_INVALID_DEVICE;
   RmClient* client = rm_->server.FindFor(call.process(), params.hClient);
@@ -249,37 +289,31 @@ uint32_t UvmDevice::RegisterGpuVaSpace(CallContext& call, Block& block) {
   va_space->context->uvm_file = this;
   spaces_[gpu->index] = va_space->context;
   for (const auto& [base, range] : ranges_.all()) {
-    if (range.kind == VaRanges::Kind::kManaged) {
-      MapManaged(base, range.length, va_space->context->memory);
+    if (range.is_of_file() && !MapManaged(base, range.length, va_space->context->memory)) {
+      Leave(gpu->index);
+      return NV_ERR_NO_MEMORY;
     }
   }
   return NV_OK;
 }
 
-uint32_t UvmDevice::UnregisterGpuVaSpace(CallContext&, Block& block) {
-  const auto& params = As<UVM_UNREGISTER_GPU_VASPACE_PARAMS>(block);
+uint32_t UvmDevice::UnregisterGpuVaSpace(CallContext&, UVM_UNREGISTER_GPU_VASPACE_PARAMS& params) {
   const Gpu* gpu = rm_->machine->GpuByUuid(params.gpuUuid.uuid);
-  if (gpu == nullptr) return NV_ERR_INVALID_DEVICE;
-  auto it = spaces_.find(gpu->index);
-  if (it == spaces_.end()) return NV_OK;
-  Leave(*it->second);
-  spaces_.erase(it);
+  // Also when none is registered (uvm_va_space.c uvm_va_space_unregister_gpu_va_space).
+  return gpu != nullptr && Leave(gpu->index) ? NV_OK : NV_ERR_INVALID_DEVICE;
+}
+
+uint32_t UvmDevice::CreateRangeGroup(CallContext&, UVM_CREATE_RANGE_GROUP_PARAMS& params) {
+  params.rangeGroupId = next_range_group_++;
   return NV_OK;
 }
 
-uint32_t UvmDevice::CreateRangeGroup(CallContext&, Block& block) {
-  As<UVM_CREATE_RANGE_GROUP_PARAMS>(block).rangeGroupId = next_range_group_++;
-  return NV_OK;
-}
-
-uint32_t UvmDevice::CreateExternalRange(CallContext&, Block& block) {
-  const auto& params = As<UVM_CREATE_EXTERNAL_RANGE_PARAMS>(block);
+uint32_t UvmDevice::CreateExternalRange(CallContext&, UVM_CREATE_EXTERNAL_RANGE_PARAMS& params) {
   return AddRange(params.base, params.length, VaRanges::Kind::kExternal);
 }
 
 template <typename Params>
-uint32_t UvmDevice::MapExternalAllocation(CallContext& call, Block& block) {
-  const auto& params = As<Params>(block);
+uint32_t UvmDevice::MapExternalAllocation(CallContext& call, Params& params) {
   if (!PageAligned(params.base, params.length)) return NV_ERR_INVALID_ADDRESS;
   if (params.gpuAttributesCount == 0 ||
       params.gpuAttributesCount > std::size(params.perGpuAttributes)) {
@@ -301,50 +335,47 @@ uint32_t UvmDevice::MapExternalAllocation(CallContext& call, Block& block) {
   return NV_OK;
 }
 
-uint32_t UvmDevice::MapExternalSparse(CallContext&, Block& block) {
+uint32_t UvmDevice::MapExternalSparse(CallContext&, UVM_MAP_EXTERNAL_SPARSE_PARAMS& params) {
   // Reads of sparse mappings give zero, writes vanish; here they hit fresh memory
   // of the process's file, which reads zero until it is written.
-  const auto& params = As<UVM_MAP_EXTERNAL_SPARSE_PARAMS>(block);
   if (!PageAligned(params.base, params.length)) return NV_ERR_INVALID_ADDRESS;
   if (ranges_.Around(params.base, params.length) == nullptr) return NV_ERR_INVALID_ADDRESS;
   AddressSpace* space = SpaceOf(params.gpuUuid.uuid);
   if (space == nullptr) return NV_ERR_INVALID_DEVICE;
-  MapManaged(params.base, params.length, *space);
-  return NV_OK;
+  return MapManaged(params.base, params.length, *space) ? NV_OK : NV_ERR_NO_MEMORY;
 }
 
-uint32_t UvmDevice::UnmapExternal(CallContext&, Block& block) {
-  const auto& params = As<UVM_UNMAP_EXTERNAL_PARAMS>(block);
+uint32_t UvmDevice::UnmapExternal(CallContext&, UVM_UNMAP_EXTERNAL_PARAMS& params) {
   AddressSpace* space = SpaceOf(params.gpuUuid.uuid);
   if (space == nullptr) return NV_ERR_INVALID_DEVICE;
   const VaRanges::Range* range = ranges_.Around(params.base, params.length);
-  if (range == nullptr || range->kind == VaRanges::Kind::kManaged) return NV_ERR_INVALID_ADDRESS;
+  if (range == nullptr || range->is_of_file()) return NV_ERR_INVALID_ADDRESS;
   space->Unmap(params.base, params.length);
   return NV_OK;
 }
 
 template <typename Params>
-uint32_t UvmDevice::AllocSemaphorePool(CallContext&, Block& block) {
-  const auto& params = As<Params>(block);
+uint32_t UvmDevice::AllocSemaphorePool(CallContext&, Params& params) {
   // The process maps the same range of the file, before or after.
   if (ranges_.Around(params.base, params.length) != nullptr) return NV_OK;
-  const uint32_t status = AddRange(params.base, params.length, VaRanges::Kind::kManaged);
+  const uint32_t status = AddRange(params.base, params.length, VaRanges::Kind::kSemaphorePool);
   if (status != NV_OK) return status;
-  for (const auto& [gpu, space] : spaces_) MapManaged(params.base, params.length, space->memory);
-  return NV_OK;
+  if (MapEverywhere(params.base, params.length)) return NV_OK;
+  ranges_.Remove(params.base);
+  return NV_ERR_NO_MEMORY;
 }
 
-uint32_t UvmDevice::MapDynamicParallelismRegion(CallContext&, Block& block) {
-  const auto& params = As<UVM_MAP_DYNAMIC_PARALLELISM_REGION_PARAMS>(block);
+uint32_t UvmDevice::MapDynamicParallelismRegion(CallContext&,
+                                                UVM_MAP_DYNAMIC_PARALLELISM_REGION_PARAMS& params) {
   const uint32_t status = AddRange(params.base, params.length, VaRanges::Kind::kSparse);
   if (status != NV_OK) return status;
   AddressSpace* space = SpaceOf(params.gpuUuid.uuid);
-  if (space != nullptr) MapManaged(params.base, params.length, *space);
-  return NV_OK;
+  if (space == nullptr || MapManaged(params.base, params.length, *space)) return NV_OK;
+  ranges_.Remove(params.base);
+  return NV_ERR_NO_MEMORY;
 }
 
-uint32_t UvmDevice::FreeRange(CallContext&, Block& block) {
-  const auto& params = As<UVM_FREE_PARAMS>(block);
+uint32_t UvmDevice::FreeRange(CallContext&, UVM_FREE_PARAMS& params) {
   const VaRanges::Range* range = ranges_.At(params.base);
   if (range == nullptr) return NV_ERR_INVALID_ADDRESS;
   for (const auto& [gpu, space] : spaces_) space->memory.Unmap(params.base, range->length);
@@ -353,15 +384,12 @@ uint32_t UvmDevice::FreeRange(CallContext&, Block& block) {
   return NV_OK;
 }
 
-uint32_t UvmDevice::ValidateRange(CallContext&, Block& block) {
-  const auto& params = As<UVM_VALIDATE_VA_RANGE_PARAMS>(block);
+uint32_t UvmDevice::ValidateRange(CallContext&, UVM_VALIDATE_VA_RANGE_PARAMS& params) {
   const VaRanges::Range* range = ranges_.Around(params.base, params.length);
-  return range != nullptr && range->kind == VaRanges::Kind::kManaged ? NV_OK
-                                                                     : NV_ERR_INVALID_ADDRESS;
+  return range != nullptr && range->is_of_file() ? NV_OK : NV_ERR_INVALID_ADDRESS;
 }
 
-uint32_t UvmDevice::Migrate(CallContext& call, Block& block) {
-  auto& params = As<UVM_MIGRATE_PARAMS>(block);
+uint32_t UvmDevice::Migrate(CallContext& call, UVM_MIGRATE_PARAMS& params) {
   params.userSpaceStart = params.userSpaceLength = 0;
   if (params.semaphoreAddress != 0 &&
       !call.memory().WriteObject(RemoteAddress{params.semaphoreAddress}, params.semaphorePayload)) {
@@ -370,8 +398,8 @@ uint32_t UvmDevice::Migrate(CallContext& call, Block& block) {
   return NV_OK;
 }
 
-uint32_t UvmDevice::Is8Supported(CallContext&, Block& block) {
-  As<UVM_IS_8_SUPPORTED_PARAMS>(block).is8Supported = 1;
+uint32_t UvmDevice::Is8Supported(CallContext&, UVM_IS_8_SUPPORTED_PARAMS& params) {
+  params.is8Supported = 1;
   return NV_OK;
 }
 

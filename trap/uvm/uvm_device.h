@@ -8,9 +8,12 @@
 #include <string>
 #include <vector>
 
+#include "absl/types/span.h"
+#include "trap/abi/generated/uvm_ioctl.h"
 #include "trap/files/device_file.h"
 #include "trap/gpu/front/gpu_context.h"
 #include "trap/rm/rm_alloc.h"
+#include "trap/rm/typed_handler.h"
 #include "trap/uvm/va_ranges.h"
 #include "uvm_model/memory_object.h"
 
@@ -37,45 +40,55 @@ class UvmDevice : public DeviceFile {
  private:
   using Block = std::vector<uint8_t>;
 
+  // Each returns the NV_STATUS that goes into its parameters.
   template <typename Params>
-  uint32_t Succeed(CallContext&, Block& block);
+  uint32_t Succeed(CallContext& call, Params& params);
   template <typename Params>
-  uint32_t NoPageableAccess(CallContext&, Block& block);
-  uint32_t RegisterGpu(CallContext& call, Block& block);
-  uint32_t UnregisterGpu(CallContext& call, Block& block);
-  uint32_t RegisterGpuVaSpace(CallContext& call, Block& block);
-  uint32_t UnregisterGpuVaSpace(CallContext& call, Block& block);
-  uint32_t CreateRangeGroup(CallContext& call, Block& block);
-  uint32_t CreateExternalRange(CallContext& call, Block& block);
+  uint32_t NoPageableAccess(CallContext& call, Params& params);
+  uint32_t RegisterGpu(CallContext& call, abi::UVM_REGISTER_GPU_PARAMS& params);
+  uint32_t UnregisterGpu(CallContext& call, abi::UVM_UNREGISTER_GPU_PARAMS& params);
+  uint32_t RegisterGpuVaSpace(CallContext& call, abi::UVM_REGISTER_GPU_VASPACE_PARAMS& params);
+  uint32_t UnregisterGpuVaSpace(CallContext& call, abi::UVM_UNREGISTER_GPU_VASPACE_PARAMS& params);
+  uint32_t CreateRangeGroup(CallContext& call, abi::UVM_CREATE_RANGE_GROUP_PARAMS& params);
+  uint32_t CreateExternalRange(CallContext& call, abi::UVM_CREATE_EXTERNAL_RANGE_PARAMS& params);
   template <typename Params>
-  uint32_t MapExternalAllocation(CallContext& call, Block& block);
-  uint32_t MapExternalSparse(CallContext& call, Block& block);
-  uint32_t UnmapExternal(CallContext& call, Block& block);
+  uint32_t MapExternalAllocation(CallContext& call, Params& params);
+  uint32_t MapExternalSparse(CallContext& call, abi::UVM_MAP_EXTERNAL_SPARSE_PARAMS& params);
+  uint32_t UnmapExternal(CallContext& call, abi::UVM_UNMAP_EXTERNAL_PARAMS& params);
   template <typename Params>
-  uint32_t AllocSemaphorePool(CallContext& call, Block& block);
-  uint32_t MapDynamicParallelismRegion(CallContext& call, Block& block);
-  uint32_t FreeRange(CallContext& call, Block& block);
-  uint32_t ValidateRange(CallContext& call, Block& block);
-  uint32_t Migrate(CallContext& call, Block& block);
-  uint32_t Is8Supported(CallContext& call, Block& block);
+  uint32_t AllocSemaphorePool(CallContext& call, Params& params);
+  uint32_t MapDynamicParallelismRegion(CallContext& call,
+                                       abi::UVM_MAP_DYNAMIC_PARALLELISM_REGION_PARAMS& params);
+  uint32_t FreeRange(CallContext& call, abi::UVM_FREE_PARAMS& params);
+  uint32_t ValidateRange(CallContext& call, abi::UVM_VALIDATE_VA_RANGE_PARAMS& params);
+  uint32_t Migrate(CallContext& call, abi::UVM_MIGRATE_PARAMS& params);
+  uint32_t Is8Supported(CallContext& call, abi::UVM_IS_8_SUPPORTED_PARAMS& params);
 
-  // Handlers return the NV_STATUS that goes into the block.
-  using Handler = uint32_t (UvmDevice::*)(CallContext&, Block&);
+  using Handler = uint32_t (*)(UvmDevice&, CallContext&, Block&);
   struct Row {
     uint32_t number;
-    uint32_t size_535, size_550;      // bytes
-    uint32_t status_535, status_550;  // offset of rmStatus
-    Handler handle_535, handle_550;
+    HandlerVersions<Handler> versions;
+    // Of a call that is answered with success and for which nothing is done: why it need not.
+    const char* quiet = nullptr;
   };
-  static const std::vector<Row>& Rows();
+  template <auto kServe>
+  static uint32_t Serve(UvmDevice& device, CallContext& call, Block& block);
+  template <auto k535, auto k550 = k535>
+  static constexpr Row Typed(uint32_t number, const char* quiet = nullptr);
+  template <typename P535, typename P550 = P535>
+  static constexpr Row Accepted(uint32_t number, const char* why);
+  static absl::Span<const Row> Rows();
 
   // NV_STATUS. Ranges do not overlap.
   uint32_t AddRange(uint64_t base, uint64_t length, VaRanges::Kind kind);
-  // Maps the process's file at a managed range into one or all GPUs.
-  void MapManaged(uint64_t base, uint64_t length, AddressSpace& space);
+  // Maps the process's file at a managed range into one GPU's space, or all. False, and nothing is
+  // mapped there any more, if one holds too many mappings.
+  bool MapManaged(uint64_t base, uint64_t length, AddressSpace& space);
+  bool MapEverywhere(uint64_t base, uint64_t length);
   AddressSpace* SpaceOf(const uint8_t* gpu_uuid);
-  // Nothing of this file is mapped in the space any more, and others may register it.
-  void Leave(GpuContext& space);
+  // Nothing of this file is mapped in the GPU's space any more, and others may register it. False
+  // if it has none.
+  bool Leave(int gpu);
 
   ResourceManager* const rm_;
   const pid_t owner_;

@@ -23,6 +23,10 @@ VaRanges::Outcome VaRanges::Add(uint64_t base, uint64_t length, Kind kind) {
 }
 
 VaRanges::Outcome VaRanges::Replace(uint64_t base, uint64_t length, std::vector<Piece>* ended) {
+  const Range* pool = At(base);
+  if (pool != nullptr && pool->kind == Kind::kSemaphorePool && pool->length == length) {
+    return Outcome::kDone;
+  }
   const uint64_t end = base + length;
   const auto first = EndingAfter(base);
   auto last = first;

@@ -14,13 +14,17 @@ namespace phantora {
 class VaRanges {
  public:
   enum class Kind {
-    kManaged,   // backed by the process's file; there is a mapping of the processor's
-    kExternal,  // of memory that RM allocated
-    kSparse,    // reads zero
+    kManaged,        // backed by the process's file; there is a mapping of the processor's
+    kSemaphorePool,  // likewise, but the range is there before the processor's mapping
+    kExternal,       // of memory that RM allocated
+    kSparse,         // reads zero
   };
   struct Range {
     uint64_t length;
     Kind kind;
+
+    // The process's file lies at the range's own address.
+    bool is_of_file() const { return kind == Kind::kManaged || kind == Kind::kSemaphorePool; }
   };
   using Piece = std::pair<uint64_t, uint64_t>;  // base, length
   enum class Outcome { kDone, kInUse, kFull };
@@ -34,7 +38,8 @@ class VaRanges {
   // A new managed mapping of the processor takes the place of what was mapped there: of managed
   // ranges, parts of it end, and what lies beside stays, as the kernel splits its mappings (uvm.c
   // uvm_vm_open_managed, uvm_vm_close_managed). kInUse, and nothing is changed, if a range of
-  // another kind is in the way (uvm_va_range_create_mmap). `ended`: the parts of old ranges that
+  // another kind is in the way (uvm_va_range_create_mmap), unless it is the mapping of a semaphore
+  // pool (uvm.c uvm_mmap). `ended`: the parts of old ranges that
   // are no more.
   Outcome Replace(uint64_t base, uint64_t length, std::vector<Piece>* ended);
 

@@ -129,6 +129,17 @@ TEST(VaRangesTest, FindsWhatHoldsAllOfIt) {
 }
 
 // Beside a plain table of pages.
+TEST(VaRangesTest, ASemaphorePoolIsMappedAsAWholeOnly) {
+  VaRanges ranges(kMany);
+  ASSERT_EQ(Add(ranges, 10, 10, Kind::kSemaphorePool), Outcome::kDone);
+  std::vector<Piece> ended;
+  EXPECT_EQ(Replace(ranges, 10, 5, &ended), Outcome::kInUse);
+  EXPECT_EQ(Replace(ranges, 5, 15, &ended), Outcome::kInUse);
+  EXPECT_EQ(Replace(ranges, 10, 10, &ended), Outcome::kDone);
+  EXPECT_TRUE(ended.empty());
+  EXPECT_EQ(ranges.At(10 * kPage)->kind, Kind::kSemaphorePool);
+}
+
 TEST(VaRangesTest, DoesWhatATableOfPagesDoes) {
   std::mt19937_64 random(7);
   VaRanges ranges(kMany);
@@ -136,7 +147,8 @@ TEST(VaRangesTest, DoesWhatATableOfPagesDoes) {
   std::vector<int> table(kPages, -1);  // the kind
   for (int i = 0; i < 20000; ++i) {
     const uint64_t base = random() % kPages, length = 1 + random() % (kPages - base);
-    const auto kind = static_cast<Kind>(random() % 3);
+    const Kind kinds[] = {Kind::kManaged, Kind::kExternal, Kind::kSparse};
+    const Kind kind = kinds[random() % std::size(kinds)];
     bool free = true, managed = true;
     for (uint64_t page = base; page < base + length; ++page) {
       free &= table[page] < 0;

@@ -1,11 +1,11 @@
 #include "tools/run/run_plan.h"
 
 #include <cstdlib>
-#include <fstream>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "trap/linux/proc.h"
 
 namespace phantora {
 namespace {
@@ -26,19 +26,11 @@ std::string Prepend(const std::string& directory, const char* variable) {
   return old == nullptr || *old == '\0' ? directory : absl::StrCat(directory, ":", old);
 }
 
-uint64_t AvailableBytes() {
-  std::ifstream file("/proc/meminfo");
-  for (std::string name, rest; file >> name && std::getline(file, rest);) {
-    if (name == "MemAvailable:") return std::strtoull(rest.c_str(), nullptr, 10) << 10;
-  }
-  return 0;
-}
-
 bool SharesMemory(const SessionOptions& options, const std::optional<Job>& job) {
   if (!job || !options.simulated()) return false;
   if (options.share_memory) return *options.share_memory;
   const double needed = static_cast<double>(kRankBytes) * job->processes;
-  return needed > kMuchOfMemory * static_cast<double>(AvailableBytes());
+  return needed > kMuchOfMemory * static_cast<double>(Proc::Host().MachineMemory().available);
 }
 
 Cluster SingleMachine(const SessionOptions& options) {

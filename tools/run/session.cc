@@ -105,7 +105,7 @@ absl::Status Session::PrepareParts() {
   if (!cluster.ok()) return cluster.status();
   cluster_ = *std::move(cluster);
   if (plan_.share_memory) {
-    auto sharing = PageSharing::Create(&children_);
+    auto sharing = PageSharing::Create({.children = &children_});
     if (!sharing.ok()) return sharing.status();
     sharing_ = *std::move(sharing);
   }

@@ -12,8 +12,9 @@ namespace phantora {
 // A caller may be killed while it is served, and its number be another thread's then. So what was
 // read first counts only if the call is pending afterwards, and nothing is written unless it is
 // (seccomp_unotify(2), "Fetching arguments"). Later reads are not checked again: if the caller dies
-// between, what a stranger's memory makes of its call stays with what is dead. Not by a kept /proc/TID/mem: that follows the
-// memory, not the process, and after vfork() and exec() it would be the parent's.
+// between, what a stranger's memory makes of its call stays with what is dead. Not by a kept
+// /proc/TID/mem: that follows the memory, not the process, and after vfork() and exec() it would be
+// the parent's.
 class CheckedMemory : public RemoteMemory {
  public:
   CheckedMemory(pid_t thread, uint64_t call, NotifyListener* listener)

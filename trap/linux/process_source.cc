@@ -9,6 +9,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "trap/linux/proc.h"
 #include "trap/linux/process_tree.h"
 
 namespace phantora {
@@ -32,13 +33,13 @@ bool KernelProcesses::HasThread(pid_t process, pid_t thread) {
 }
 
 absl::StatusOr<pid_t> KernelProcesses::ProcessOf(pid_t thread) {
-  char path[64], text[1024];
-  snprintf(path, sizeof path, "/proc/%d/status", thread);
-  UniqueFd file(open(path, O_RDONLY | O_CLOEXEC));
+  const Proc& proc = Proc::Host();
+  char text[1024];
+  UniqueFd file = proc.Open(thread, "status");
   const bool used_spare = !file.valid() && OutOfDescriptors() && spare_.valid();
   if (used_spare) {
     spare_.reset();
-    file = UniqueFd(open(path, O_RDONLY | O_CLOEXEC));
+    file = proc.Open(thread, "status");
   }
   if (!file.valid()) {
     const absl::Status error = Error();

@@ -1,10 +1,8 @@
 #include "trap/linux/process_tree.h"
 
-#include <dirent.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -13,16 +11,13 @@
 #include <cstdint>
 #include <map>
 
+#include "trap/linux/real_clock.h"
+
 namespace phantora {
 
-pid_t ParentOf(pid_t process) {
-  char path[64], line[512];
-  snprintf(path, sizeof path, "/proc/%d/stat", process);
-  FILE* file = fopen(path, "re");
-  if (file == nullptr) return 0;
-  const size_t length = fread(line, 1, sizeof line - 1, file);
-  fclose(file);
-  line[length] = '\0';
+pid_t ParentOf(pid_t process, const Proc& proc) {
+  char line[512];
+  if (!proc.Read(process, "stat", line)) return 0;
   // The command's name may hold spaces and parentheses; fields follow the last.
   const char* fields = strrchr(line, ')');
   char state = 'Z';
@@ -36,15 +31,13 @@ pid_t ParentOf(pid_t process) {
   return (state == 'Z' || state == 'X') && threads <= 1 ? 0 : parent;
 }
 
-std::vector<pid_t> Descendants() {
+pid_t ParentOf(pid_t process) { return ParentOf(process, Proc::Host()); }
+
+std::vector<pid_t> Descendants() { return Descendants(Proc::Host()); }
+
+std::vector<pid_t> Descendants(const Proc& proc) {
   std::multimap<pid_t, pid_t> children;
-  DIR* proc = opendir("/proc");
-  if (proc == nullptr) return {};
-  while (const dirent* entry = readdir(proc)) {
-    const pid_t process = atoi(entry->d_name);
-    if (process > 0) children.emplace(ParentOf(process), process);
-  }
-  closedir(proc);
+  for (const pid_t process : proc.Processes()) children.emplace(ParentOf(process, proc), process);
   std::vector<pid_t> found;
   std::vector<pid_t> open = {getpid()};
   while (!open.empty()) {
@@ -55,30 +48,26 @@ std::vector<pid_t> Descendants() {
       found.push_back(it->second);
       open.push_back(it->second);
     }
+    // What is read bit by bit need not be a tree: numbers are used anew meanwhile.
+    children.erase(first, last);
   }
   return found;
 }
 
-bool IsRunning(pid_t process) { return ParentOf(process) != 0; }
+bool IsRunning(pid_t process, const Proc& proc) { return ParentOf(process, proc) != 0; }
 
 void MakeNice(pid_t process, int niceness) {
   // Linux keeps the value by thread, and new threads inherit it; the first thread tells
   // whether this was done before.
   if (getpriority(PRIO_PROCESS, process) >= niceness) return;
-  char path[64];
-  snprintf(path, sizeof path, "/proc/%d/task", process);
   bool changed = true;
   while (changed) {  // threads may have started meanwhile
     changed = false;
-    DIR* threads = opendir(path);
-    if (threads == nullptr) return;
-    while (const dirent* entry = readdir(threads)) {
-      const pid_t thread = atoi(entry->d_name);
-      if (thread > 0 && getpriority(PRIO_PROCESS, thread) < niceness) {
+    for (const pid_t thread : Proc::Host().Threads(process).value_or(std::vector<pid_t>())) {
+      if (getpriority(PRIO_PROCESS, thread) < niceness) {
         changed |= setpriority(PRIO_PROCESS, thread, niceness) == 0;
       }
     }
-    closedir(threads);
   }
 }
 
@@ -105,10 +94,11 @@ int SignalDescendants(int signal) {
 }
 
 bool EndDescendants() {
-  constexpr useconds_t kPause = 5000;  // microseconds
-  for (int attempt = 0; attempt < 2000; ++attempt) {
+  constexpr int64_t kPause = 5'000'000, kPatience = 10'000'000'000;  // ns
+  const RealClock& clock = RealClock::Host();
+  for (const int64_t end = clock.Monotonic() + kPatience; clock.Monotonic() < end;) {
     if (SignalDescendants(SIGKILL) == 0) return true;
-    usleep(kPause);
+    clock.Sleep(kPause);
   }
   return false;
 }

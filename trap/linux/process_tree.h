@@ -6,17 +6,21 @@
 
 #include <vector>
 
+#include "trap/linux/proc.h"
+
 namespace phantora {
 
 // All living descendants of this process, found in /proc. This process should be
 // a child subreaper, or orphans escape it.
+std::vector<pid_t> Descendants(const Proc& proc);
 std::vector<pid_t> Descendants();
 
 // 0 if the process is gone or a zombie.
+pid_t ParentOf(pid_t process, const Proc& proc);
 pid_t ParentOf(pid_t process);
 
 // Is the process there, and not a zombie?
-bool IsRunning(pid_t process);
+bool IsRunning(pid_t process, const Proc& proc = Proc::Host());
 
 // Raises the nice value of all threads of `process` that are below `niceness`.
 void MakeNice(pid_t process, int niceness);

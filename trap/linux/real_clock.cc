@@ -1,13 +1,10 @@
 #include "trap/linux/real_clock.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
-#include <unistd.h>
 
-#include "trap/linux/unique_fd.h"
+#include "trap/linux/proc.h"
 
 namespace phantora {
 namespace {
@@ -32,12 +29,7 @@ class HostClock : public RealClock {
   // pid_for_clock); others find the same in /proc.
   int64_t ThreadProcessorTime(pid_t thread) const override {
     char text[128];
-    snprintf(text, sizeof text, "/proc/%d/schedstat", thread);
-    const UniqueFd file(open(text, O_RDONLY | O_CLOEXEC));
-    const ssize_t length = file.valid() ? read(file.get(), text, sizeof text - 1) : 0;
-    if (length <= 0) return 0;
-    text[length] = '\0';
-    return atoll(text);
+    return Proc::Host().Read(thread, "schedstat", text) ? atoll(text) : 0;
   }
   void Sleep(int64_t nanoseconds) const override {
     timespec left{.tv_sec = nanoseconds / kNanosecondsPerSecond,

@@ -1,20 +1,18 @@
 #include "trap/linux/stopped_process.h"
 
-#include <dirent.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 
+#include "trap/linux/proc.h"
 #include "trap/linux/process_tree.h"
+#include "trap/linux/real_clock.h"
 
 namespace phantora {
 namespace {
@@ -31,11 +29,7 @@ constexpr uint64_t kSyscallBytes = 2;
 constexpr int kSpins = 100;
 constexpr useconds_t kPause = 20;  // microseconds
 
-int64_t Now() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return now.tv_sec * int64_t{1'000'000'000} + now.tv_nsec;
-}
+int64_t Now() { return RealClock::Host().Monotonic(); }
 
 using Outcome = Children::Stop;
 
@@ -77,8 +71,6 @@ std::unique_ptr<StoppedProcess> ProcessStopper::Stop(pid_t process,
 }
 
 bool StoppedProcess::StopAll(pid_t process, const std::function<bool(pid_t)>& held) {
-  char path[64];
-  snprintf(path, sizeof path, "/proc/%d/task", process);
   const int64_t end = Now() + kPatience;
   const auto known = [this](pid_t thread) {
     return std::any_of(threads_.begin(), threads_.end(),
@@ -87,13 +79,12 @@ bool StoppedProcess::StopAll(pid_t process, const std::function<bool(pid_t)>& he
   // Those that run meanwhile may start others, until a look finds no more.
   for (bool found = true; found;) {
     found = false;
-    DIR* tasks = opendir(path);
-    if (tasks == nullptr) return false;
+    const auto threads = Proc::Host().Threads(process);
+    if (!threads) return false;
     std::vector<pid_t> seized;
     bool refused = false;
-    while (const dirent* entry = readdir(tasks)) {
-      const pid_t thread = atoi(entry->d_name);
-      if (thread <= 0 || held(thread) || known(thread)) continue;
+    for (const pid_t thread : *threads) {
+      if (held(thread) || known(thread)) continue;
       if (ptrace(PTRACE_SEIZE, thread, nullptr, nullptr) != 0) {
         refused |= errno != ESRCH;
         continue;
@@ -101,7 +92,6 @@ bool StoppedProcess::StopAll(pid_t process, const std::function<bool(pid_t)>& he
       seized.push_back(thread);
       ptrace(PTRACE_INTERRUPT, thread, nullptr, nullptr);
     }
-    closedir(tasks);
     for (const pid_t thread : seized) {
       int signal = 0;
       switch (AwaitStop(*stopper_->children_, thread, end, signal)) {

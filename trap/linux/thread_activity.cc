@@ -21,7 +21,7 @@ constexpr rlim_t kShareOfFiles = 8;
 constexpr char kSlices[] = "schedstat", kCall[] = "syscall";
 
 // The time slices that the thread has had; -1 if it is gone.
-int64_t Slices(const ThreadFiles& files, pid_t thread, const UniqueFd& kept) {
+int64_t Slices(const Proc& files, pid_t thread, const UniqueFd& kept) {
   char text[128];
   if (!files.Read(thread, kSlices, text, kept)) return -1;
   const char* last = strrchr(text, ' ');
@@ -29,7 +29,7 @@ int64_t Slices(const ThreadFiles& files, pid_t thread, const UniqueFd& kept) {
 }
 
 // Does it wait for a child of vfork to exec or end? Only that can end it.
-bool WaitsForVfork(const ThreadFiles& files, pid_t thread) {
+bool WaitsForVfork(const Proc& files, pid_t thread) {
   char text[256];
   if (!files.Read(thread, kCall, text)) return false;
   const int call = atoi(text);
@@ -43,7 +43,7 @@ uint64_t Mask(const char* text, const char* name) {
 
 }  // namespace
 
-ThreadSignals SignalsOf(pid_t thread, const ThreadFiles& files) {
+ThreadSignals SignalsOf(pid_t thread, const Proc& files) {
   char text[4096];
   if (!files.Read(thread, "status", text)) return {};
   return {.own = Mask(text, "SigPnd:"),
@@ -53,12 +53,12 @@ ThreadSignals SignalsOf(pid_t thread, const ThreadFiles& files) {
           .ignored = Mask(text, "SigIgn:")};
 }
 
-std::string ThreadName(pid_t thread, const ThreadFiles& files) {
+std::string ThreadName(pid_t thread, const Proc& files) {
   char text[64];
   return files.Read(thread, "comm", text) ? text : "";
 }
 
-ThreadActivity::ThreadActivity(const ThreadFiles* files)
+ThreadActivity::ThreadActivity(const Proc* files)
     : files_(*files), most_threads_([] {
         rlimit files{};
         getrlimit(RLIMIT_NOFILE, &files);

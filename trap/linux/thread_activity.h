@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "trap/linux/thread_files.h"
+#include "trap/linux/proc.h"
 #include "trap/linux/unique_fd.h"
 
 namespace phantora {
@@ -42,16 +42,16 @@ struct ThreadSignals {
     return which & (caught | dumps) & ~mask.value_or(blocked);
   }
 };
-ThreadSignals SignalsOf(pid_t thread, const ThreadFiles& files = ThreadFiles::Host());
+ThreadSignals SignalsOf(pid_t thread, const Proc& files = Proc::Host());
 
 // The name that the thread has given itself; empty if it is gone.
-std::string ThreadName(pid_t thread, const ThreadFiles& files = ThreadFiles::Host());
+std::string ThreadName(pid_t thread, const Proc& files = Proc::Host());
 
 // Looks at all threads of many processes, often: who has not run since it was found asleep is asked
 // for no more than whether it is about to. Not thread-safe.
 class ThreadActivity {
  public:
-  explicit ThreadActivity(const ThreadFiles* files = &ThreadFiles::Host());
+  explicit ThreadActivity(const Proc* files = &Proc::Host());
 
   // Is every thread of `processes` blocked in the kernel, but those that `held` names?
   // Then nothing happens before something from outside does.
@@ -88,7 +88,7 @@ class ThreadActivity {
   bool IsRunnable(pid_t id, const Thread& thread);
   bool Runs(pid_t id, const Thread& thread);
 
-  const ThreadFiles& files_;
+  const Proc& files_;
   const size_t most_threads_;  // with open files
   std::map<pid_t, Process> processes_;
   size_t open_threads_ = 0;

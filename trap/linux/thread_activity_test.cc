@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "trap/linux/fake_thread_files.h"
+#include "trap/linux/fake_proc.h"
 
 namespace phantora {
 namespace {
@@ -22,7 +22,7 @@ class ThreadActivityTest : public ::testing::Test {
     return activity_.AllBlocked(processes, [this](pid_t thread) { return held_.contains(thread); });
   }
 
-  FakeThreadFiles files_;
+  FakeProc files_;
   ThreadActivity activity_{&files_};
   std::set<pid_t> held_;
 };
@@ -171,7 +171,7 @@ TEST_F(ThreadActivityTest, TextThatMakesNoSenseIsNotBelieved) {
 }
 
 TEST(ThreadSignalsTest, AreReadFromStatus) {
-  FakeThreadFiles files;
+  FakeProc files;
   files.SetFile(10, 11, "status",
                 "Name:\tpython\nTgid:\t10\nSigQ:\t1/1000\n"
                 "SigPnd:\t0000000000000001\nShdPnd:\t0000000000002000\n"
@@ -205,15 +205,15 @@ TEST(ThreadSignalsTest, DueIsWhatHasAHandlerOrDumpsCoreAndIsNotBlocked) {
 }
 
 TEST(ThreadNameTest, IsThatOfTheThread) {
-  FakeThreadFiles files;
+  FakeProc files;
   files.SetFile(10, 11, "comm", "cuda-EvtHandlr\n");
   EXPECT_EQ(ThreadName(11, files).rfind("cuda", 0), 0u);
   EXPECT_EQ(ThreadName(12, files), "");
 }
 
 // The host's own: this process, whose only thread is the one that asks.
-TEST(HostThreadFilesTest, TellOfThisProcess) {
-  const ThreadFiles& files = ThreadFiles::Host();
+TEST(HostProcTest, TellOfThisProcess) {
+  const Proc& files = Proc::Host();
   const auto threads = files.Threads(getpid());
   ASSERT_TRUE(threads.has_value());
   EXPECT_EQ(*threads, std::vector<pid_t>{getpid()});

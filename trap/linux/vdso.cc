@@ -2,7 +2,6 @@
 
 #include <elf.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <sys/auxv.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -12,6 +11,7 @@
 #include <string_view>
 
 #include "absl/strings/str_cat.h"
+#include "trap/linux/proc.h"
 #include "trap/linux/unique_fd.h"
 
 namespace phantora {
@@ -27,9 +27,7 @@ constexpr Symbol kSymbols[] = {{"__vdso_clock_gettime", SYS_clock_gettime},
 
 // AT_SYSINFO_EHDR of another process; 0 if it has none.
 uint64_t VdsoOf(pid_t process) {
-  char path[64];
-  snprintf(path, sizeof path, "/proc/%d/auxv", process);
-  const UniqueFd file(open(path, O_RDONLY | O_CLOEXEC));
+  const UniqueFd file = Proc::Host().Open(process, "auxv");
   Elf64_auxv_t entries[64];
   const ssize_t bytes = read(file.get(), entries, sizeof entries);
   for (ssize_t i = 0; i < bytes / static_cast<ssize_t>(sizeof entries[0]); ++i) {
@@ -79,9 +77,7 @@ absl::StatusOr<Vdso> Vdso::Create() {
 absl::Status Vdso::Redirect(pid_t process) const {
   const uint64_t base = VdsoOf(process);
   if (base == 0) return absl::OkStatus();  // then it reads clocks by system calls
-  char path[64];
-  snprintf(path, sizeof path, "/proc/%d/mem", process);
-  const UniqueFd memory(open(path, O_RDWR | O_CLOEXEC));
+  const UniqueFd memory = Proc::Host().Open(process, "mem", O_RDWR);
   for (const Function& function : functions_) {
     // 0: mov $call, %eax; syscall; cmp $-EINTR, %eax; je 0b; ret
     // A trapped call can be interrupted before it is received, and nobody expects that of

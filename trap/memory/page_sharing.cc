@@ -1,17 +1,15 @@
 #include "trap/memory/page_sharing.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <fstream>
+#include <sstream>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
@@ -47,18 +45,10 @@ constexpr uint64_t kBatch = 256;  // pages read at a time
 constexpr uint64_t kPresent = uint64_t{1} << 63, kSwapped = uint64_t{1} << 62,
                    kOfFile = uint64_t{1} << 61;
 
-int64_t Now() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return now.tv_sec * int64_t{1'000'000'000} + now.tv_nsec;
-}
-
 // Of /proc/PID/statm: resident pages that no file is behind.
-uint64_t AnonymousPages(pid_t process) {
-  char path[64], text[128] = {};
-  snprintf(path, sizeof path, "/proc/%d/statm", process);
-  const UniqueFd file(open(path, O_RDONLY | O_CLOEXEC));
-  if (read(file.get(), text, sizeof text - 1) <= 0) return 0;
+uint64_t AnonymousPages(const Proc& proc, pid_t process) {
+  char text[128];
+  if (!proc.Read(process, "statm", text)) return 0;
   unsigned long resident = 0, shared = 0;
   if (sscanf(text, "%*u %lu %lu", &resident, &shared) != 2 || shared > resident) return 0;
   return resident - shared;
@@ -106,23 +96,18 @@ bool HasFlags(const std::string& line) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<PageSharing>> PageSharing::Create(Children* children) {
+absl::StatusOr<std::unique_ptr<PageSharing>> PageSharing::Create(const Options& options) {
   auto pool = PagePool::Create();
   if (!pool.ok()) return pool.status();
-  std::unique_ptr<PageSharing> sharing(new PageSharing(children));
+  std::unique_ptr<PageSharing> sharing(new PageSharing(options));
   sharing->pool_ = *std::move(pool);
   sharing->bytes_.resize(kBatch * kPageBytes);
   return sharing;
 }
 
-bool PageSharing::IsUrgent() {
-  std::ifstream file("/proc/meminfo");
-  uint64_t total = 0, available = 0;
-  for (std::string name, rest; available == 0 && file >> name && std::getline(file, rest);) {
-    if (name == "MemTotal:") total = std::strtoull(rest.c_str(), nullptr, 10);
-    if (name == "MemAvailable:") available = std::strtoull(rest.c_str(), nullptr, 10);
-  }
-  return available < total / kUrgentShare;
+bool PageSharing::IsUrgent() const {
+  const Proc::Memory memory = options_.proc->MachineMemory();
+  return memory.available < memory.total / kUrgentShare;
 }
 
 void PageSharing::ProcessDied(pid_t process) {
@@ -133,11 +118,11 @@ void PageSharing::ProcessDied(pid_t process) {
 bool PageSharing::Wants(pid_t id, bool urgent) {
   stopper_.ReleaseLate();
   Process& process = processes_[id];
-  const int64_t now = Now();
+  const int64_t now = options_.clock->Monotonic();
   if (now < process.next_try_ns) return false;
   if (!urgent && now < process.next_look_ns) return false;
   process.next_look_ns = now + kLookEvery;
-  const uint64_t own = AnonymousPages(id);
+  const uint64_t own = AnonymousPages(*options_.proc, id);
   const uint64_t got = own - std::min(own, process.own);
   const uint64_t least = urgent ? kWorthWhileNow : kWorthWhile;
   return got + pool_->given(id) >= std::max(least, process.own / kWorthWhileShare);
@@ -202,12 +187,9 @@ void PageSharing::FindRunsIn(pid_t process, int pagemap, uint64_t begin, uint64_
 }
 
 bool PageSharing::FindRuns(pid_t process, std::vector<Run>& runs) {
-  char path[64];
-  snprintf(path, sizeof path, "/proc/%d/pagemap", process);
-  const UniqueFd pagemap(open(path, O_RDONLY | O_CLOEXEC));
-  snprintf(path, sizeof path, "/proc/%d/smaps", process);
-  std::ifstream smaps(path);
-  if (!pagemap.valid() || !smaps) return false;
+  const UniqueFd pagemap = options_.proc->Open(process, "pagemap");
+  std::istringstream smaps(options_.proc->Text(process, "smaps"));
+  if (!pagemap.valid() || smaps.peek() == EOF) return false;
   std::vector<Mapping> eligible;
   Mapping mapping;
   size_t mappings = 0;
@@ -237,13 +219,13 @@ bool PageSharing::FindRuns(pid_t process, std::vector<Run>& runs) {
 
 bool PageSharing::Share(pid_t id, uint64_t call, NotifyListener& listener,
                         const std::function<bool(pid_t)>& held) {
-  const int64_t begin = Now();
-  const absl::Cleanup note = [&] { took_ns_ += Now() - begin; };
+  const int64_t begin = options_.clock->Monotonic();
+  const absl::Cleanup note = [&] { took_ns_ += options_.clock->Monotonic() - begin; };
   const auto stopped = stopper_.Stop(id, held);
   std::vector<Run> runs;
   if (stopped == nullptr || !FindRuns(id, runs)) {
     ++failures_;
-    processes_[id].next_try_ns = Now() + kTryAgain;
+    processes_[id].next_try_ns = options_.clock->Monotonic() + kTryAgain;
     return false;
   }
   ++looks_;
@@ -271,14 +253,12 @@ bool PageSharing::Share(pid_t id, uint64_t call, NotifyListener& listener,
   }
   stopped->Call(SYS_close, {file, 0, 0, 0, 0, 0});
   ReadShared(id, process);
-  process.own = AnonymousPages(id);
+  process.own = AnonymousPages(*options_.proc, id);
   return done;
 }
 
 void PageSharing::ReadShared(pid_t id, Process& process) {
-  char path[64];
-  snprintf(path, sizeof path, "/proc/%d/maps", id);
-  std::ifstream maps(path);
+  std::istringstream maps(options_.proc->Text(id, "maps"));
   process.mapped.clear();
   for (std::string line; std::getline(maps, line);) {
     if (!absl::StrContains(line, PagePool::kName)) continue;

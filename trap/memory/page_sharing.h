@@ -15,6 +15,8 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "trap/linux/notify_listener.h"
+#include "trap/linux/proc.h"
+#include "trap/linux/real_clock.h"
 #include "trap/linux/remote_memory.h"
 #include "trap/linux/stopped_process.h"
 #include "trap/memory/page_pool.h"
@@ -28,14 +30,19 @@ namespace phantora {
 // thread-safe.
 class PageSharing {
  public:
+  struct Options {
+    Children* children;
+    const Proc* proc = &Proc::Host();
+    const RealClock* clock = &RealClock::Host();
+  };
   // Errors: see PagePool::Create().
-  static absl::StatusOr<std::unique_ptr<PageSharing>> Create(Children* children);
+  static absl::StatusOr<std::unique_ptr<PageSharing>> Create(const Options& options);
 
   // Has the process so much memory of its own that a look is worth while? With `urgent`, a little
   // is enough.
   bool Wants(pid_t process, bool urgent);
   // Is the machine's memory nearly used up?
-  static bool IsUrgent();
+  bool IsUrgent() const;
 
   // Shares what it can. Nothing may run in the process or write to its memory meanwhile; `held`
   // names threads whose calls the supervisor holds, one of which is `call`. False: it cannot be
@@ -72,15 +79,16 @@ class PageSharing {
   };
   static constexpr int64_t kZeros = -1;
 
-  explicit PageSharing(Children* children) : stopper_(children) {}
+  explicit PageSharing(const Options& options) : options_(options), stopper_(options.children) {}
   // What can be shared; appends to `runs`. False if memory cannot be read.
   bool FindRuns(pid_t process, std::vector<Run>& runs);
   void FindRunsIn(pid_t process, int pagemap, uint64_t begin, uint64_t end, std::vector<Run>& runs);
   // Does a part of the process's memory between these addresses come from the pool?
   bool Shares(pid_t id, uint64_t begin, uint64_t end);
   static bool MayShare(const Process& process, uint64_t begin, uint64_t end);
-  static void ReadShared(pid_t id, Process& process);
+  void ReadShared(pid_t id, Process& process);
 
+  const Options options_;
   ProcessStopper stopper_;
   std::unique_ptr<PagePool> pool_;
   absl::flat_hash_map<pid_t, Process> processes_;

@@ -8,6 +8,7 @@
 #include <cstdio>
 
 #include "absl/strings/str_cat.h"
+#include "trap/linux/proc.h"
 
 namespace phantora {
 namespace {
@@ -27,10 +28,10 @@ bool MoveAll(uint64_t length, Move move) {
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<TraceeAddressSpace>> TraceeAddressSpace::Open(pid_t process) {
-  char path[64];
-  snprintf(path, sizeof path, "/proc/%d/mem", process);
-  UniqueFd file(open(path, O_RDWR | O_CLOEXEC));
-  if (!file.valid()) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
+  UniqueFd file = Proc::Host().Open(process, "mem", O_RDWR);
+  if (!file.valid()) {
+    return absl::ErrnoToStatus(errno, absl::StrCat("cannot open the memory of process ", process));
+  }
   return std::shared_ptr<TraceeAddressSpace>(new TraceeAddressSpace(std::move(file)));
 }
 

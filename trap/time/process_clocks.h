@@ -16,9 +16,9 @@
 #include "clock/host_time.h"
 #include "clock/simulated_device.h"
 #include "clock/virtual_time.h"
+#include "trap/linux/proc.h"
 #include "trap/linux/process_tree.h"
 #include "trap/linux/real_clock.h"
-#include "trap/linux/thread_files.h"
 #include "trap/linux/unique_fd.h"
 #include "trap/turn_lock.h"
 
@@ -36,7 +36,7 @@ class ProcessClocks {
     std::function<void(pid_t process, pid_t thread, VirtualTime since, VirtualTime until)> waited;
     // What is asked of the host.
     const RealClock* clock = &RealClock::Host();
-    const ThreadFiles* threads = &ThreadFiles::Host();
+    const Proc* threads = &Proc::Host();
     pid_t (*parent_of)(pid_t) = ParentOf;
   };
 

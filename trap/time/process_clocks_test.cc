@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "trap/linux/fake_real_clock.h"
-#include "trap/linux/fake_thread_files.h"
+#include "trap/linux/fake_proc.h"
 #include "trap/time/fake_device.h"
 
 namespace phantora {
@@ -61,7 +61,7 @@ class ProcessClocksTest : public ::testing::Test {
   }
 
   FakeRealClock clock_{200 * 86'400 * kSecond};  // up for 200 days
-  FakeThreadFiles threads_;
+  FakeProc threads_;
   FakeDevice device_;
   TurnLock lock_;
   std::vector<Wait> waits_;

@@ -290,7 +290,7 @@ void SimulatedTime::ShareMemory(NotifyListener& listener) {
   const int64_t now = RealNow();
   if (now - last_sharing_ns_ < kSharingCheck) return;
   last_sharing_ns_ = now;
-  const bool urgent = PageSharing::IsUrgent();
+  const bool urgent = options_.sharing->IsUrgent();
   absl::flat_hash_set<pid_t> asked;
   for (const auto& [call, held] : held_.all()) {
     Process& process = clocks_.Of(held.process);

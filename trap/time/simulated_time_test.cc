@@ -22,7 +22,7 @@
 
 #include "trap/linux/fake_listener.h"
 #include "trap/linux/fake_real_clock.h"
-#include "trap/linux/fake_thread_files.h"
+#include "trap/linux/fake_proc.h"
 #include "trap/time/fake_device.h"
 
 namespace phantora {
@@ -100,7 +100,7 @@ class SimulatedTimeTest : public ::testing::Test {
   std::optional<FakeListener::Answer> AnswerOf(uint64_t id) { return listener_->AnswerOf(id); }
 
   FakeRealClock clock_{200 * kDay, kReal};
-  FakeThreadFiles threads_;
+  FakeProc threads_;
   FakeDevice device_;
   TurnLock lock_;
   Unknowns unknowns_;

@@ -1,22 +1,26 @@
 // Threads that tests make up.
-#ifndef PHANTORA_TRAP_LINUX_FAKE_THREAD_FILES_H_
-#define PHANTORA_TRAP_LINUX_FAKE_THREAD_FILES_H_
+#ifndef PHANTORA_TRAP_LINUX_FAKE_PROC_H_
+#define PHANTORA_TRAP_LINUX_FAKE_PROC_H_
 
+#include <sys/mman.h>
 #include <sys/types.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <functional>
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "trap/linux/thread_files.h"
+#include "trap/linux/proc.h"
 
 namespace phantora {
 
-class FakeThreadFiles : public ThreadFiles {
+class FakeProc : public Proc {
  public:
+  using Proc::Read;
   using Files = std::map<std::string, std::string>;
 
   // A thread that is asleep in the system call `call` (202: futex).
@@ -28,9 +32,13 @@ class FakeThreadFiles : public ThreadFiles {
   }
   void Set(pid_t process, pid_t thread, char state, int slices, const std::string& call) {
     Files& files = processes_[process][thread];
-    files["stat"] = std::to_string(thread) + " (a ) b) " + state + " 1 1";
+    files["stat"] = Stat(thread, state, 1, 1);
     files["schedstat"] = "1000 2000 " + std::to_string(slices) + "\n";
     files["syscall"] = call + "\n";
+  }
+  // A process with one thread, which `threads` says are more.
+  void SetProcess(pid_t process, pid_t parent, char state = 'S', int threads = 1) {
+    processes_[process][process]["stat"] = Stat(process, state, parent, threads);
   }
   void SetFile(pid_t process, pid_t thread, const std::string& name, const std::string& text) {
     processes_[process][thread][name] = text;
@@ -50,7 +58,28 @@ class FakeThreadFiles : public ThreadFiles {
     for (const auto& [thread, files] : it->second) threads.push_back(thread);
     return threads;
   }
-  UniqueFd Open(pid_t, const char*) const override { return UniqueFd(); }
+  std::vector<pid_t> Processes() const override {
+    std::vector<pid_t> all;
+    for (const auto& [process, threads] : processes_) all.push_back(process);
+    return all;
+  }
+  using Proc::Open;
+  // Of files that were set by SetText() only.
+  UniqueFd Open(pid_t number, const char* name, int) const override {
+    const auto text = texts_.find({number, name});
+    if (text == texts_.end()) return UniqueFd();
+    UniqueFd file(memfd_create(name, MFD_CLOEXEC));
+    const std::string& bytes = text->second;
+    if (write(file.get(), bytes.data(), bytes.size()) < 0 || lseek(file.get(), 0, SEEK_SET) != 0) {
+      return UniqueFd();
+    }
+    return file;
+  }
+  void SetText(pid_t number, const std::string& name, const std::string& bytes) {
+    texts_[{number, name}] = bytes;
+  }
+  Memory MachineMemory() const override { return memory; }
+  Memory memory{.total = uint64_t{64} << 30, .available = uint64_t{64} << 30};
   bool Read(pid_t thread, const char* name, const UniqueFd&, char* out,
             size_t size) const override {
     ++reads;
@@ -68,9 +97,15 @@ class FakeThreadFiles : public ThreadFiles {
   }
 
  private:
+  static std::string Stat(pid_t number, char state, pid_t parent, int threads) {
+    return std::to_string(number) + " (a ) b) " + state + " " + std::to_string(parent) +
+           " 1 1 0 -1 0 0 0 0 0 1 1 0 0 20 0 " + std::to_string(threads) + " 0 100\n";
+  }
+
+  std::map<std::pair<pid_t, std::string>, std::string> texts_;
   std::map<pid_t, std::map<pid_t, Files>> processes_;
 };
 
 }  // namespace phantora
 
-#endif  // PHANTORA_TRAP_LINUX_FAKE_THREAD_FILES_H_
+#endif  // PHANTORA_TRAP_LINUX_FAKE_PROC_H_

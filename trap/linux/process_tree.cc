@@ -45,6 +45,7 @@ std::vector<pid_t> Descendants(const Proc& proc) {
     open.pop_back();
     auto [first, last] = children.equal_range(parent);
     for (auto it = first; it != last; ++it) {
+      if (it->second == getpid()) continue;
       found.push_back(it->second);
       open.push_back(it->second);
     }

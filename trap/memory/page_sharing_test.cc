@@ -1,0 +1,274 @@
+#include "trap/memory/page_sharing.h"
+
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <memory>
+#include <string>
+
+#include "trap/linux/fake_listener.h"
+#include "trap/linux/fake_proc.h"
+#include "trap/linux/fake_real_clock.h"
+
+namespace phantora {
+namespace {
+
+constexpr uint64_t kPages = 512, kBytes = kPages * kPageBytes;
+constexpr int64_t kSecond = 1'000'000'000;
+
+bool NoneHeld(pid_t) { return false; }
+
+// Children have the descriptors of this process.
+class InheritedListener : public FakeListener {
+ public:
+  absl::StatusOr<int> AddDescriptor(uint64_t, int file) override { return dup(file); }
+};
+
+// A child with memory whose pages are zeros or say what they are.
+class Child {
+ public:
+  explicit Child(char mark) {
+    EXPECT_EQ(pipe(orders_), 0);
+    EXPECT_EQ(pipe(answers_), 0);
+    memory_ = static_cast<char*>(
+        mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    pid_ = static_cast<pid_t>(syscall(SYS_clone, CLONE_FILES | SIGCHLD, 0, 0, 0, 0));
+    if (pid_ != 0) {
+      Await();
+      return;
+    }
+    Run(mark);
+  }
+  ~Child() {
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+    munmap(memory_, kBytes);
+    for (const int file : {orders_[0], orders_[1], answers_[0], answers_[1]}) close(file);
+  }
+
+  pid_t pid() const { return pid_; }
+  uint64_t memory() const { return reinterpret_cast<uint64_t>(memory_); }
+  // 'c': is everything as it was written? 'w': writes to all pages, so that 'c' finds the new.
+  bool Ask(char order) {
+    EXPECT_EQ(write(orders_[1], &order, 1), 1);
+    return Await();
+  }
+  // KiB that are the child's own (smaps), of this memory.
+  uint64_t Private() const { return Field("Private_Dirty:"); }
+  std::string Mapping() const {
+    std::ifstream maps("/proc/" + std::to_string(pid_) + "/maps");
+    for (std::string line; std::getline(maps, line);) {
+      if (std::stoull(line, nullptr, 16) == memory()) return line;
+    }
+    return "";
+  }
+
+ private:
+  // A third of the pages are zeros, a third the same in all children, a third are not.
+  static char MarkOf(uint64_t page, char mark) {
+    return static_cast<char>(page % 96 < 32 ? 0 : page % 96 < 64 ? 'A' : mark);
+  }
+  void Fill(char mark) {
+    for (uint64_t page = 0; page < kPages; ++page) {
+      char* at = memory_ + page * kPageBytes;
+      memset(at, 1, 1);  // zeros that have a page
+      memset(at, MarkOf(page, mark), kPageBytes);
+      if (*at != 0) memcpy(at + 8, &page, sizeof page);
+    }
+  }
+  bool Check(char mark) const {
+    for (uint64_t page = 0; page < kPages; ++page) {
+      const char* at = memory_ + page * kPageBytes;
+      const char expected = MarkOf(page, mark);
+      for (uint64_t i = 0; i < kPageBytes; ++i) {
+        if (expected != 0 && i >= 8 && i < 16) continue;
+        if (at[i] != expected) return false;
+      }
+      if (expected != 0 && memcmp(at + 8, &page, sizeof page) != 0) return false;
+    }
+    return true;
+  }
+  [[noreturn]] void Run(char mark) {
+    Fill(mark);
+    char answer = 'y', order = 0;
+    while (write(answers_[1], &answer, 1) == 1 && read(orders_[0], &order, 1) == 1) {
+      if (order == 'w') Fill(mark = 'z');
+      answer = Check(mark) ? 'y' : 'n';
+    }
+    _exit(0);
+  }
+  bool Await() {
+    char answer = 0;
+    return read(answers_[0], &answer, 1) == 1 && answer == 'y';
+  }
+  uint64_t Field(const std::string& name) const {
+    std::ifstream smaps("/proc/" + std::to_string(pid_) + "/smaps");
+    uint64_t kib = 0;
+    bool here = false;
+    for (std::string line; std::getline(smaps, line);) {
+      if (line.find('-') < line.find(' ')) {
+        const uint64_t begin = std::stoull(line, nullptr, 16);
+        here = begin >= memory() && begin < memory() + kBytes;
+      } else if (here && line.rfind(name, 0) == 0) {
+        kib += std::stoull(line.substr(name.size()));
+      }
+    }
+    return kib;
+  }
+
+  char* memory_ = nullptr;
+  pid_t pid_ = 0;
+  int orders_[2] = {-1, -1}, answers_[2] = {-1, -1};
+};
+
+class PageSharingTest : public testing::Test {
+ protected:
+  PageSharingTest() {
+    auto made = PageSharing::Create({.children = &children_});
+    EXPECT_TRUE(made.ok());
+    sharing_ = *std::move(made);
+  }
+  bool Share(const Child& child) { return sharing_->Share(child.pid(), 1, listener_, NoneHeld); }
+  FakeListener::Answer Serve(pid_t process, int number, std::initializer_list<uint64_t> arguments) {
+    const seccomp_notif call = listener_.Call(process, number, arguments);
+    EXPECT_TRUE(sharing_->Serve(call, process, listener_));
+    return *listener_.AnswerOf(call);
+  }
+
+  KernelWaitCalls waits_;
+  Children children_{&waits_};
+  InheritedListener listener_;
+  std::unique_ptr<PageSharing> sharing_;
+};
+
+TEST_F(PageSharingTest, EqualPagesBecomeOneAndKeepTheirBytes) {
+  Child one('1'), two('2'), three('3');
+  EXPECT_GT(one.Private(), kBytes / 1024 * 9 / 10);
+  // Zeros go at the first look; what is the same is known at the second child's.
+  ASSERT_TRUE(Share(one));
+  EXPECT_LT(one.Private(), kBytes / 1024 * 7 / 10);
+  ASSERT_TRUE(Share(two));
+  ASSERT_TRUE(Share(three));
+  ASSERT_TRUE(Share(one));
+  for (Child* child : {&one, &two, &three}) {
+    EXPECT_TRUE(child->Ask('c'));
+    EXPECT_LT(child->Private(), kBytes / 1024 * 4 / 10);
+    EXPECT_GT(child->Private(), kBytes / 1024 * 3 / 10);
+  }
+  EXPECT_NE(sharing_->Describe(), "");
+}
+
+TEST_F(PageSharingTest, WhatOneWritesTheOthersDoNotSee) {
+  Child one('1'), two('2');
+  ASSERT_TRUE(Share(one));
+  ASSERT_TRUE(Share(two));
+  ASSERT_TRUE(Share(one));
+  EXPECT_TRUE(one.Ask('w'));
+  EXPECT_TRUE(two.Ask('c'));
+  EXPECT_TRUE(one.Ask('c'));
+  // What was written is looked at again like everything else.
+  ASSERT_TRUE(Share(one));
+  EXPECT_TRUE(one.Ask('c'));
+  EXPECT_TRUE(two.Ask('c'));
+}
+
+TEST_F(PageSharingTest, CallsThatWouldSeeTheFileAreRefused) {
+  Child one('1'), two('2');
+  // Nothing is shared yet.
+  EXPECT_EQ(Serve(one.pid(), SYS_madvise, {one.memory(), kBytes, MADV_DONTNEED}),
+            FakeListener::Continue());
+  ASSERT_TRUE(Share(one));
+  ASSERT_TRUE(Share(two));
+  ASSERT_TRUE(Share(one));
+  EXPECT_EQ(Serve(one.pid(), SYS_madvise, {one.memory(), kBytes, MADV_DONTNEED}),
+            FakeListener::Error(EINVAL));
+  EXPECT_EQ(Serve(one.pid(), SYS_mremap, {one.memory(), kBytes, 2 * kBytes, MREMAP_MAYMOVE}),
+            FakeListener::Error(ENOMEM));
+  EXPECT_EQ(Serve(one.pid(), SYS_mremap, {one.memory(), kBytes, kBytes / 2, 0}),
+            FakeListener::Continue());
+  // Memory beside it is nobody's affair.
+  EXPECT_EQ(Serve(one.pid(), SYS_madvise, {4096, kBytes, MADV_DONTNEED}), FakeListener::Continue());
+  const seccomp_notif other = listener_.Call(one.pid(), SYS_read);
+  EXPECT_FALSE(sharing_->Serve(other, one.pid(), listener_));
+}
+
+TEST_F(PageSharingTest, AProcessThatIsGoneIsNotShared) {
+  pid_t gone = 0;
+  {
+    Child child('1');
+    gone = child.pid();
+  }
+  EXPECT_FALSE(sharing_->Share(gone, 1, listener_, NoneHeld));
+  // And not tried again soon.
+  EXPECT_FALSE(sharing_->Wants(gone, true));
+}
+
+TEST_F(PageSharingTest, WithoutADescriptorNothingChanges) {
+  Child one('1');
+  class Full : public FakeListener {
+    absl::StatusOr<int> AddDescriptor(uint64_t, int) override {
+      return absl::ResourceExhaustedError("no descriptors");
+    }
+  } full;
+  EXPECT_FALSE(sharing_->Share(one.pid(), 1, full, NoneHeld));
+  EXPECT_TRUE(one.Ask('c'));
+  EXPECT_GT(one.Private(), kBytes / 1024 * 9 / 10);
+}
+
+// --- When ---
+
+class PageSharingTimesTest : public testing::Test {
+ protected:
+  PageSharingTimesTest() {
+    auto made = PageSharing::Create({.children = &children_, .proc = &proc_, .clock = &clock_});
+    EXPECT_TRUE(made.ok());
+    sharing_ = *std::move(made);
+    clock_.Pass(100 * kSecond);
+  }
+  void SetPages(uint64_t anonymous) {
+    proc_.SetFile(7, 7, "statm", "99999999 " + std::to_string(anonymous + 1000) + " 1000 0 0 0 0");
+  }
+
+  KernelWaitCalls waits_;
+  Children children_{&waits_};
+  FakeProc proc_;
+  FakeRealClock clock_;
+  std::unique_ptr<PageSharing> sharing_;
+};
+
+TEST_F(PageSharingTimesTest, AProcessIsLookedAtWhenItHasGrown) {
+  SetPages(1000);
+  EXPECT_FALSE(sharing_->Wants(7, false));
+  SetPages(100'000);
+  EXPECT_FALSE(sharing_->Wants(7, false)) << "not more than once a second";
+  clock_.Pass(2 * kSecond);
+  EXPECT_TRUE(sharing_->Wants(7, false));
+}
+
+TEST_F(PageSharingTimesTest, AnUrgentLookIsWorthLess) {
+  SetPages(8000);  // 31 MiB
+  EXPECT_FALSE(sharing_->Wants(7, false));
+  EXPECT_TRUE(sharing_->Wants(7, true));
+}
+
+TEST_F(PageSharingTimesTest, AProcessThatCannotBeReadIsLeftAlone) {
+  EXPECT_FALSE(sharing_->Wants(8, true));
+}
+
+TEST_F(PageSharingTimesTest, ItIsUrgentWhenLittleIsLeft) {
+  proc_.memory = {.total = 90, .available = 31};
+  EXPECT_FALSE(sharing_->IsUrgent());
+  proc_.memory.available = 29;
+  EXPECT_TRUE(sharing_->IsUrgent());
+}
+
+}  // namespace
+}  // namespace phantora

@@ -79,13 +79,12 @@ struct PathCalls::Request {
   uint64_t open_flags;
 };
 
-std::optional<PathCalls::Paths> PathCalls::Read(const seccomp_notif& notification) {
-  const auto arguments = PathArgumentsOf(notification.data.nr);
+std::optional<PathCalls::Paths> PathCalls::Read(const CallArguments& call) {
+  const auto arguments = PathArgumentsOf(call.number());
   if (!arguments) return std::nullopt;
-  const RemoteMemory memory(static_cast<pid_t>(notification.pid));
+  const RemoteMemory memory(call.thread());
   const auto read = [&](int index) {
-    return memory.ReadString(RemoteAddress{notification.data.args[index]}, kLongestPath)
-        .value_or("");
+    return memory.ReadString(call.Address(index), kLongestPath).value_or("");
   };
   Paths paths{*arguments, read(arguments->path), ""};
   if (arguments->other_path >= 0) paths.other = read(arguments->other_path);

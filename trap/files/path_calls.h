@@ -42,7 +42,7 @@ class PathCalls {
   };
   // nullopt: it is certainly about none of the made-up files, and the kernel's affair. Nearly all
   // are (an import of PyTorch makes 17,000), so this asks nothing about the process that calls.
-  static std::optional<Paths> Read(const seccomp_notif& notification);
+  static std::optional<Paths> Read(const CallArguments& call);
 
   // Answers the call. `files` are those of the caller's host.
   void Serve(const TrappedCall& call, const Paths& paths, const SyntheticFiles* files);

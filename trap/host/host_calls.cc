@@ -16,15 +16,15 @@ namespace {
 // Masks are longs. More of them than this are cut off: the kernel has at most 8192 processors.
 constexpr uint64_t kMostMaskBytes = 1024;
 
-int Uname(const Tracee& tracee, RemoteAddress to, const VirtualHost& host) {
+int Uname(const TrappedCall& call, RemoteAddress to, const VirtualHost& host) {
   utsname names{};
   uname(&names);
   std::memset(names.nodename, 0, sizeof names.nodename);
   host.name.copy(names.nodename, sizeof names.nodename - 1);
-  return tracee.memory.WriteObject(to, names) ? 0 : -EFAULT;
+  return call.memory().WriteObject(to, names) ? 0 : -EFAULT;
 }
 
-int SysInfo(const Tracee& tracee, RemoteAddress to, const VirtualHost& host) {
+int SysInfo(const TrappedCall& call, RemoteAddress to, const VirtualHost& host) {
   struct sysinfo info {};
   sysinfo(&info);
   const uint64_t unit = std::max(info.mem_unit, 1u);
@@ -32,20 +32,22 @@ int SysInfo(const Tracee& tracee, RemoteAddress to, const VirtualHost& host) {
   // A training host's memory is nearly free when the job begins.
   info.freeram = info.totalram - info.totalram / 16;
   info.bufferram = info.sharedram = info.totalswap = info.freeswap = 0;
-  return tracee.memory.WriteObject(to, info) ? 0 : -EFAULT;
+  return call.memory().WriteObject(to, info) ? 0 : -EFAULT;
 }
 
-int GetAffinity(const Tracee& tracee, uint64_t bytes, RemoteAddress to, const VirtualHost& host) {
+int GetAffinity(const TrappedCall& call, uint64_t bytes, RemoteAddress to,
+                const VirtualHost& host) {
   const uint64_t needed = (static_cast<uint64_t>(host.cores) + 63) / 64 * 8;
   if (bytes < needed || bytes % 8 != 0) return -EINVAL;
   std::vector<uint8_t> mask(needed, 0);
   for (int core = 0; core < host.cores; ++core) mask[core / 8] |= 1 << core % 8;
-  return tracee.memory.Write(to, mask.data(), mask.size()) ? static_cast<int>(needed) : -EFAULT;
+  return call.memory().Write(to, mask.data(), mask.size()) ? static_cast<int>(needed) : -EFAULT;
 }
 
-int SetAffinity(const Tracee& tracee, uint64_t bytes, RemoteAddress from, const VirtualHost& host) {
+int SetAffinity(const TrappedCall& call, uint64_t bytes, RemoteAddress from,
+                const VirtualHost& host) {
   std::vector<uint8_t> mask(std::min(bytes, kMostMaskBytes));
-  if (!tracee.memory.Read(from, mask.data(), mask.size())) return -EFAULT;
+  if (!call.memory().Read(from, mask.data(), mask.size())) return -EFAULT;
   for (int core = 0; core < host.cores && core / 8 < static_cast<int>(mask.size()); ++core) {
     if ((mask[core / 8] >> core % 8 & 1) != 0) return 0;
   }
@@ -54,12 +56,9 @@ int SetAffinity(const Tracee& tracee, uint64_t bytes, RemoteAddress from, const 
 
 }  // namespace
 
-bool ServeHostCall(const seccomp_notif& notification, const Tracee& tracee, const VirtualHost& host,
-                   NotifyListener& listener) {
-  const auto& arguments = notification.data.args;
-  const auto address = [&](int index) { return RemoteAddress{arguments[index]}; };
+bool ServeHostCall(const TrappedCall& call, const VirtualHost& host) {
   int result;
-  switch (notification.data.nr) {
+  switch (call.number()) {
     case SYS_uname:
     case SYS_sysinfo:
     case SYS_sched_getaffinity:
@@ -69,28 +68,24 @@ bool ServeHostCall(const seccomp_notif& notification, const Tracee& tracee, cons
       return false;
   }
   if (!host.pretends()) {
-    listener.ReplyContinue(notification.id);
+    call.Continue();
     return true;
   }
-  switch (notification.data.nr) {
+  switch (call.number()) {
     case SYS_uname:
-      result = Uname(tracee, address(0), host);
+      result = Uname(call, call.Address(0), host);
       break;
     case SYS_sysinfo:
-      result = SysInfo(tracee, address(0), host);
+      result = SysInfo(call, call.Address(0), host);
       break;
     case SYS_sched_getaffinity:
-      result = GetAffinity(tracee, arguments[1], address(2), host);
+      result = GetAffinity(call, call.Word(1), call.Address(2), host);
       break;
     default:
-      result = SetAffinity(tracee, arguments[1], address(2), host);
+      result = SetAffinity(call, call.Word(1), call.Address(2), host);
       break;
   }
-  if (result < 0) {
-    listener.ReplyError(notification.id, -result);
-  } else {
-    listener.ReplyValue(notification.id, result);
-  }
+  call.Result(result);
   return true;
 }
 

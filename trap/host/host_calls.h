@@ -2,11 +2,8 @@
 #ifndef PHANTORA_TRAP_HOST_HOST_CALLS_H_
 #define PHANTORA_TRAP_HOST_HOST_CALLS_H_
 
-#include <linux/seccomp.h>
-
 #include "trap/host/virtual_host.h"
-#include "trap/linux/notify_listener.h"
-#include "trap/linux/tracees.h"
+#include "trap/linux/trapped_call.h"
 
 namespace phantora {
 
@@ -16,8 +13,7 @@ namespace phantora {
 //
 // Processes may be told of more processors than there are. All of them share those that there
 // are: an affinity is checked and then forgotten.
-bool ServeHostCall(const seccomp_notif& notification, const Tracee& tracee, const VirtualHost& host,
-                   NotifyListener& listener);
+bool ServeHostCall(const TrappedCall& call, const VirtualHost& host);
 
 }  // namespace phantora
 

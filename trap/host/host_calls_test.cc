@@ -24,7 +24,7 @@ class HostCallsTest : public testing::Test {
   }
   FakeListener::Answer Do(int number, std::initializer_list<uint64_t> arguments) {
     const seccomp_notif call = listener_.Call(getpid(), number, arguments);
-    EXPECT_TRUE(ServeHostCall(call, tracee_, host_, listener_));
+    EXPECT_TRUE(ServeHostCall(TrappedCall(call, tracee_, listener_), host_));
     return listener_.AnswerOf(call).value_or(FakeListener::Answer());
   }
   template <typename T>
@@ -87,7 +87,7 @@ TEST_F(HostCallsTest, WithoutAClusterItIsTheMachines) {
     EXPECT_EQ(Do(call, {Word(&names)}), FakeListener::Continue());
   }
   const seccomp_notif other = listener_.Call(getpid(), SYS_getpid);
-  EXPECT_FALSE(ServeHostCall(other, tracee_, host_, listener_));
+  EXPECT_FALSE(ServeHostCall(TrappedCall(other, tracee_, listener_), host_));
 }
 
 }  // namespace

@@ -28,12 +28,12 @@ struct SocketAddress {
   };
   socklen_t length = 0;
 
-  static std::optional<SocketAddress> Read(const Tracee& tracee, uint64_t at, uint64_t length) {
+  static std::optional<SocketAddress> Read(const TrappedCall& call, uint64_t at, uint64_t length) {
     SocketAddress address;
     std::memset(&address.v6, 0, sizeof address.v6);
     address.length = static_cast<socklen_t>(std::min<uint64_t>(length, sizeof address.v6));
     if (address.length < sizeof address.v4) return std::nullopt;
-    if (!tracee.memory.Read(RemoteAddress{at}, &address.v6, address.length)) return std::nullopt;
+    if (!call.memory().Read(RemoteAddress{at}, &address.v6, address.length)) return std::nullopt;
     const bool is_v4 = address.v4.sin_family == AF_INET;
     const bool is_v6 = address.v4.sin_family == AF_INET6 && address.length == sizeof address.v6;
     if (!is_v4 && !is_v6) return std::nullopt;
@@ -76,9 +76,9 @@ int Option(int socket, int level, int option) {
 }
 
 // The caller's socket, if it is one of TCP that can have IPv4 addresses.
-UniqueFd TcpSocket(const seccomp_notif& notification, const Tracee& tracee, bool is_v6) {
-  UniqueFd socket(static_cast<int>(syscall(SYS_pidfd_getfd, tracee.pidfd.get(),
-                                           static_cast<int>(notification.data.args[0]), 0)));
+UniqueFd TcpSocket(const TrappedCall& call, bool is_v6) {
+  UniqueFd socket(
+      static_cast<int>(syscall(SYS_pidfd_getfd, call.tracee().pidfd.get(), call.Int(0), 0)));
   if (!socket.valid() || Option(socket.get(), SOL_SOCKET, SO_PROTOCOL) != IPPROTO_TCP) return {};
   if (is_v6 && Option(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY) != 0) return {};
   return socket;
@@ -103,26 +103,26 @@ std::optional<int> PortCalls::HostOf(in_addr address, int own) const {
   return std::nullopt;
 }
 
-std::optional<int> PortCalls::Bind(const seccomp_notif& notification, const Tracee& tracee) {
-  const auto& arguments = notification.data.args;
-  auto address = SocketAddress::Read(tracee, arguments[1], static_cast<uint32_t>(arguments[2]));
+std::optional<int> PortCalls::Bind(const TrappedCall& call) {
+  auto address = SocketAddress::Read(call, call.Word(1), static_cast<uint32_t>(call.Word(2)));
   const auto wanted = address ? address->Get() : std::nullopt;
-  if (!wanted || HostOf(*wanted, tracee.host) != tracee.host) return std::nullopt;
-  const UniqueFd socket = TcpSocket(notification, tracee, address->is_v6());
+  if (!wanted || HostOf(*wanted, call.tracee().host) != call.tracee().host) return std::nullopt;
+  const UniqueFd socket = TcpSocket(call, address->is_v6());
   if (!socket.valid()) return std::nullopt;
   const uint16_t port = address->port();
-  address->Set(addresses_[static_cast<size_t>(tracee.host)]);
+  address->Set(addresses_[static_cast<size_t>(call.tracee().host)]);
   if (bind(socket.get(), address->get(), address->length) != 0) {
     // Taken by another process of this host, as it would be on a machine of its own?
     const int error = errno;
-    if (error != EADDRINUSE || port == 0 || Holder({tracee.host, port}) != nullptr) return error;
+    if (error != EADDRINUSE || port == 0 || Holder({call.tracee().host, port}) != nullptr)
+      return error;
     address->SetPort(0);
     if (bind(socket.get(), address->get(), address->length) != 0) return errno;
   }
   const uint16_t real = PortOf(socket.get());
   struct stat status {};
   if (real != 0 && fstat(socket.get(), &status) == 0) {
-    bound_[{tracee.host, port == 0 ? real : port}] = {real, status.st_ino};
+    bound_[{call.tracee().host, port == 0 ? real : port}] = {real, status.st_ino};
   }
   return 0;
 }
@@ -147,43 +147,41 @@ const PortCalls::Bound* PortCalls::Holder(HostPort port) {
   return nullptr;
 }
 
-void PortCalls::Redirect(const seccomp_notif& notification, const Tracee& tracee) {
-  const auto& arguments = notification.data.args;
-  auto address = SocketAddress::Read(tracee, arguments[1], static_cast<uint32_t>(arguments[2]));
+void PortCalls::Redirect(const TrappedCall& call) {
+  auto address = SocketAddress::Read(call, call.Word(1), static_cast<uint32_t>(call.Word(2)));
   const auto wanted = address ? address->Get() : std::nullopt;
-  const auto host = wanted ? HostOf(*wanted, tracee.host) : std::nullopt;
+  const auto host = wanted ? HostOf(*wanted, call.tracee().host) : std::nullopt;
   if (!host) return;
   const auto found = bound_.find({*host, address->port()});
   const in_addr target = addresses_[static_cast<size_t>(*host)];
   if (found == bound_.end()) return;
   if (found->second.port == address->port() && target.s_addr == wanted->s_addr) return;
-  if (!TcpSocket(notification, tracee, address->is_v6()).valid()) return;
+  if (!TcpSocket(call, address->is_v6()).valid()) return;
   // A port that is another one really may be anybody's by now.
   const uint16_t real = found->second.port;
   if (real != address->port() && Holder({*host, address->port()}) == nullptr) return;
   address->Set(target);
   address->SetPort(real);
   // Memory that cannot be written keeps what it has: then the connection is refused.
-  tracee.memory.Write(RemoteAddress{arguments[1]}, &address->v6, address->length);
+  call.memory().Write(call.Address(1), &address->v6, address->length);
 }
 
-bool PortCalls::Serve(const seccomp_notif& notification, const Tracee& tracee,
-                      NotifyListener& listener) {
-  const bool binds = notification.data.nr == SYS_bind;
-  if (!binds && notification.data.nr != SYS_connect) return false;
-  if (static_cast<size_t>(tracee.host) < addresses_.size()) {
+bool PortCalls::Serve(const TrappedCall& call) {
+  const bool binds = call.number() == SYS_bind;
+  if (!binds && call.number() != SYS_connect) return false;
+  if (static_cast<size_t>(call.tracee().host) < addresses_.size()) {
     if (!binds) {
-      Redirect(notification, tracee);
-    } else if (const auto error = Bind(notification, tracee)) {
+      Redirect(call);
+    } else if (const auto error = Bind(call)) {
       if (*error == 0) {
-        listener.ReplyValue(notification.id, 0);
+        call.Value(0);
       } else {
-        listener.ReplyError(notification.id, *error);
+        call.Error(*error);
       }
       return true;
     }
   }
-  listener.ReplyContinue(notification.id);
+  call.Continue();
   return true;
 }
 

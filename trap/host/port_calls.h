@@ -2,7 +2,6 @@
 #ifndef PHANTORA_TRAP_HOST_PORT_CALLS_H_
 #define PHANTORA_TRAP_HOST_PORT_CALLS_H_
 
-#include <linux/seccomp.h>
 #include <netinet/in.h>
 #include <sys/types.h>
 
@@ -13,8 +12,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "trap/linux/notify_listener.h"
-#include "trap/linux/tracees.h"
+#include "trap/linux/trapped_call.h"
 
 namespace phantora {
 
@@ -36,7 +34,7 @@ class PortCalls {
       : addresses_(std::move(addresses)), lives_(std::move(lives)) {}
 
   // bind and connect; false if the call is none of them.
-  bool Serve(const seccomp_notif& notification, const Tracee& tracee, NotifyListener& listener);
+  bool Serve(const TrappedCall& call);
 
  private:
   using HostPort = std::pair<int, uint16_t>;
@@ -50,9 +48,9 @@ class PortCalls {
   const Bound* Holder(HostPort port);
 
   // 0 or an error number; nullopt: the kernel is to do it.
-  std::optional<int> Bind(const seccomp_notif& notification, const Tracee& tracee);
+  std::optional<int> Bind(const TrappedCall& call);
   // Changes the address in the caller's memory if it has to go elsewhere.
-  void Redirect(const seccomp_notif& notification, const Tracee& tracee);
+  void Redirect(const TrappedCall& call);
   // The host that an address means for a process on `own`; nullopt: none of the cluster's.
   std::optional<int> HostOf(in_addr address, int own) const;
 

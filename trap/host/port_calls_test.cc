@@ -59,7 +59,7 @@ class PortCallsTest : public testing::Test {
     const seccomp_notif made = listener_.Call(
         getpid(), call,
         {static_cast<uint64_t>(socket.get()), reinterpret_cast<uintptr_t>(&name), sizeof name});
-    EXPECT_TRUE(calls_.Serve(made, tracee_, listener_));
+    EXPECT_TRUE(calls_.Serve(TrappedCall(made, tracee_, listener_)));
     return listener_.AnswerOf(made).value_or(FakeListener::Answer());
   }
   FakeListener::Answer Bind(const UniqueFd& socket, uint16_t port, int host,
@@ -157,7 +157,7 @@ TEST_F(PortCallsTest, AddressesThatCannotBeReadAreTheKernels) {
   for (const uint64_t length : {uint64_t{0}, uint64_t{3}, uint64_t{16}, ~uint64_t{0}}) {
     const seccomp_notif call =
         listener_.Call(getpid(), SYS_bind, {static_cast<uint64_t>(stream.get()), 8, length});
-    EXPECT_TRUE(calls_.Serve(call, tracee_, listener_));
+    EXPECT_TRUE(calls_.Serve(TrappedCall(call, tracee_, listener_)));
     EXPECT_EQ(listener_.AnswerOf(call), FakeListener::Continue());
   }
 }

@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "trap/linux/call_arguments.h"
 #include "trap/linux/checked_memory.h"
 #include "trap/linux/notify_listener.h"
 #include "trap/linux/tracees.h"
@@ -17,34 +18,25 @@ namespace phantora {
 
 // The kernel has read the arguments once; what they point to is to be read once, too. A call that
 // is answered by Continue() is made by the kernel, which reads all that they point to again.
-class TrappedCall {
+class TrappedCall : public CallArguments {
  public:
   TrappedCall(const seccomp_notif& notification, Tracee& tracee, NotifyListener& listener)
-      : notification_(notification),
+      : CallArguments(notification),
         tracee_(tracee),
         listener_(listener),
-        memory_(static_cast<pid_t>(notification.pid), notification.id, &listener) {}
+        memory_(thread(), id(), &listener) {}
   TrappedCall(const TrappedCall&) = delete;
   TrappedCall& operator=(const TrappedCall&) = delete;
 
-  uint64_t id() const { return notification_.id; }
-  int number() const { return notification_.data.nr; }
   Tracee& tracee() const { return tracee_; }
   pid_t process() const { return tracee_.process; }
-  pid_t thread() const { return static_cast<pid_t>(notification_.pid); }
 
-  // Argument 0 to 5, as what it is.
-  uint64_t Word(int argument) const { return notification_.data.args[argument]; }
-  int Int(int argument) const { return static_cast<int>(notification_.data.args[argument]); }
-  RemoteAddress Address(int argument) const {
-    return RemoteAddress{notification_.data.args[argument]};
-  }
   // Of the calling thread: the first of its process may have ended.
   const RemoteMemory& memory() const { return memory_; }
   // Does the caller still wait?
   bool pending() const { return listener_.StillPending(id()); }
 
-  // The answer; one, or the call is kept to be answered later (notification(), listener()).
+  // The answer; one, or the call is kept to be answered later (id(), listener()).
   void Value(int64_t value) const { listener_.ReplyValue(id(), value); }
   void Error(int error) const { listener_.ReplyError(id(), error); }
   void Continue() const { listener_.ReplyContinue(id()); }
@@ -58,11 +50,9 @@ class TrappedCall {
   }
   absl::Status Replace(int target, int file) const { return listener_.Replace(id(), target, file); }
 
-  const seccomp_notif& notification() const { return notification_; }
   NotifyListener& listener() const { return listener_; }
 
  private:
-  const seccomp_notif& notification_;
   Tracee& tracee_;
   NotifyListener& listener_;
   const CheckedMemory memory_;

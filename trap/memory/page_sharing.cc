@@ -284,20 +284,18 @@ bool PageSharing::Shares(pid_t id, uint64_t begin, uint64_t end) {
   return MayShare(process, begin, end);
 }
 
-bool PageSharing::Serve(const seccomp_notif& notification, pid_t process,
-                        NotifyListener& listener) {
-  const auto& arguments = notification.data.args;
-  const bool is_mremap = notification.data.nr == SYS_mremap;
-  if (!is_mremap && notification.data.nr != SYS_madvise) return false;
-  const uint64_t begin = arguments[0], end = begin + arguments[1];
-  const bool grows = is_mremap && arguments[2] > arguments[1];
-  if (!any_ || !Shares(process, begin, end)) {
-    listener.ReplyContinue(notification.id);
+bool PageSharing::Serve(const TrappedCall& call) {
+  const bool is_mremap = call.number() == SYS_mremap;
+  if (!is_mremap && call.number() != SYS_madvise) return false;
+  const uint64_t begin = call.Word(0), end = begin + call.Word(1);
+  const bool grows = is_mremap && call.Word(2) > call.Word(1);
+  if (!any_ || !Shares(call.process(), begin, end)) {
+    call.Continue();
   } else if (grows || !is_mremap) {
-    listener.ReplyError(notification.id, is_mremap ? ENOMEM : EINVAL);
+    call.Error(is_mremap ? ENOMEM : EINVAL);
   } else {
-    processes_[process].moves = true;
-    listener.ReplyContinue(notification.id);
+    processes_[call.process()].moves = true;
+    call.Continue();
   }
   return true;
 }

@@ -19,6 +19,7 @@
 #include "trap/linux/real_clock.h"
 #include "trap/linux/remote_memory.h"
 #include "trap/linux/stopped_process.h"
+#include "trap/linux/trapped_call.h"
 #include "trap/memory/page_pool.h"
 
 namespace phantora {
@@ -51,7 +52,7 @@ class PageSharing {
              const std::function<bool(pid_t)>& held);
 
   // madvise and mremap of a thread of this process; false if the call is none of them.
-  bool Serve(const seccomp_notif& notification, pid_t process, NotifyListener& listener);
+  bool Serve(const TrappedCall& call);
 
   void ProcessDied(pid_t process);
 

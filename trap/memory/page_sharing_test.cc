@@ -138,8 +138,9 @@ class PageSharingTest : public testing::Test {
   }
   bool Share(const Child& child) { return sharing_->Share(child.pid(), 1, listener_, NoneHeld); }
   FakeListener::Answer Serve(pid_t process, int number, std::initializer_list<uint64_t> arguments) {
+    Tracee tracee(process);
     const seccomp_notif call = listener_.Call(process, number, arguments);
-    EXPECT_TRUE(sharing_->Serve(call, process, listener_));
+    EXPECT_TRUE(sharing_->Serve({call, tracee, listener_}));
     return *listener_.AnswerOf(call);
   }
 
@@ -196,8 +197,8 @@ TEST_F(PageSharingTest, CallsThatWouldSeeTheFileAreRefused) {
             FakeListener::Continue());
   // Memory beside it is nobody's affair.
   EXPECT_EQ(Serve(one.pid(), SYS_madvise, {4096, kBytes, MADV_DONTNEED}), FakeListener::Continue());
-  const seccomp_notif other = listener_.Call(one.pid(), SYS_read);
-  EXPECT_FALSE(sharing_->Serve(other, one.pid(), listener_));
+  Tracee tracee(one.pid());
+  EXPECT_FALSE(sharing_->Serve({listener_.Call(one.pid(), SYS_read), tracee, listener_}));
 }
 
 TEST_F(PageSharingTest, AProcessThatIsGoneIsNotShared) {

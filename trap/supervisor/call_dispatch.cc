@@ -94,15 +94,13 @@ void CallDispatch::ServeBy(CallHandler handler, const TrappedCall& call,
       if (!ServeStarterCall(call)) ServeDeviceCall(call);
       break;
     case CallHandler::kHost:
-      served = ServeHostCall(call.notification(), call.tracee(), HostOf(call), call.listener());
+      served = ServeHostCall(call, HostOf(call));
       break;
     case CallHandler::kPort:
-      served =
-          port_calls_ && port_calls_->Serve(call.notification(), call.tracee(), call.listener());
+      served = port_calls_ && port_calls_->Serve(call);
       break;
     case CallHandler::kMemory:
-      served = options_.sharing != nullptr &&
-               options_.sharing->Serve(call.notification(), call.process(), call.listener());
+      served = options_.sharing != nullptr && options_.sharing->Serve(call);
       break;
     case CallHandler::kProcess:
     case CallHandler::kProgram:
@@ -112,8 +110,7 @@ void CallDispatch::ServeBy(CallHandler handler, const TrappedCall& call,
     case CallHandler::kWait:
     case CallHandler::kTransfer:
     case CallHandler::kTimer:
-      served = options_.time != nullptr &&
-               options_.time->Serve(call.notification(), call.tracee(), call.listener());
+      served = options_.time != nullptr && options_.time->Serve(call);
       break;
     case CallHandler::kRefusal:
       options_.unknowns->Count(CallName(call.number()), 0,
@@ -164,7 +161,7 @@ void CallDispatch::ServeDeviceCall(const TrappedCall& call) {
   }
   if (result >= 0 && is_mmap) return call.Continue();
   if (result >= 0 && options_.time != nullptr &&
-      options_.time->HoldsAnswer(call.notification(), call.process(), result)) {
+      options_.time->HoldsAnswer(call, call.process(), result)) {
     return;
   }
   call.Result(result);

@@ -41,16 +41,14 @@ VirtualTime SocketDeadline(int socket, int option, VirtualTime now) {
 }
 
 // Does the call make a thread of the same process?
-bool MakesThread(const seccomp_notif& notification) {
+bool MakesThread(const TrappedCall& call) {
   uint64_t flags = 0;
-  if (notification.data.nr == SYS_clone) {
-    flags = notification.data.args[0];
-  } else if (notification.data.nr == SYS_clone3) {
+  if (call.number() == SYS_clone) {
+    flags = call.Word(0);
+  } else if (call.number() == SYS_clone3) {
     // The first member of clone_args. (If another thread changes it meanwhile, that process is
     // found when the next one forks: it is the caller's own time that may then pass too early.)
-    flags = RemoteMemory(static_cast<pid_t>(notification.pid))
-                .ReadObject<uint64_t>(RemoteAddress{notification.data.args[0]})
-                .value_or(0);
+    flags = call.memory().ReadObject<uint64_t>(call.Address(0)).value_or(0);
   }
   return (flags & CLONE_THREAD) != 0;
 }
@@ -83,56 +81,51 @@ SimulatedTime::Handler SimulatedTime::HandlerOf(int call) {
   return VirtualTimers::Serves(call) ? &SimulatedTime::ServeTimer : nullptr;
 }
 
-bool SimulatedTime::Serve(const seccomp_notif& notification, const Tracee& tracee,
-                          NotifyListener& listener) {
-  if (static_cast<pid_t>(notification.pid) == runner_) let_go_ = false;
-  stopped_ = tracee.process;
-  if (const Handler handler = HandlerOf(notification.data.nr)) {
-    (this->*handler)(notification, tracee, listener);
+bool SimulatedTime::Serve(const TrappedCall& call) {
+  if (call.thread() == runner_) let_go_ = false;
+  stopped_ = call.process();
+  if (const Handler handler = HandlerOf(call.number())) {
+    (this->*handler)(call);
     return true;
   }
-  const auto call = TransferCall::Parse(notification);
-  if (call) ServeTransfer(notification, *call, tracee, listener);
-  return call.has_value();
+  const auto transfer = TransferCall::Parse(call, call.memory());
+  if (transfer) ServeTransfer(call, *transfer);
+  return transfer.has_value();
 }
 
-void SimulatedTime::ServeTimer(const seccomp_notif& notification, const Tracee& tracee,
-                               NotifyListener& listener) {
-  const pid_t thread = static_cast<pid_t>(notification.pid);
-  Process& process = clocks_.Stopped(tracee.process, thread);
+void SimulatedTime::ServeTimer(const TrappedCall& call) {
+  const pid_t thread = call.thread();
+  Process& process = clocks_.Stopped(call.process(), thread);
   clocks_.ChargeFruitless(process, thread);
-  timers_.Serve(notification, tracee, ProcessClocks::SeenBy(process, thread), listener);
+  timers_.Serve(call, ProcessClocks::SeenBy(process, thread));
   quiet_ = false;
-  Runs(thread, tracee.process);
+  Runs(thread, call.process());
 }
 
-void SimulatedTime::ServeSignal(const seccomp_notif& notification, const Tracee& tracee,
-                                NotifyListener& listener) {
+void SimulatedTime::ServeSignal(const TrappedCall& call) {
   signals_sent_ = true;
   quiet_ = false;
-  Runs(static_cast<pid_t>(notification.pid), tracee.process);
-  StirReceiver(notification);
-  listener.ReplyContinue(notification.id);
+  Runs(call.thread(), call.process());
+  StirReceiver(call);
+  call.Continue();
 }
 
-void SimulatedTime::RefuseRing(const seccomp_notif& notification, const Tracee& tracee,
-                               NotifyListener& listener) {
+void SimulatedTime::RefuseRing(const TrappedCall& call) {
   options_.unknowns->Count("io_uring", 0,
                            "refused: its transfers and timeouts could not be simulated");
   quiet_ = false;
-  Runs(static_cast<pid_t>(notification.pid), tracee.process);
-  listener.ReplyError(notification.id, ENOSYS);
+  Runs(call.thread(), call.process());
+  call.Error(ENOSYS);
 }
 
-void SimulatedTime::StirReceiver(const seccomp_notif& notification) {
-  const auto& arguments = notification.data.args;
-  switch (notification.data.nr) {
+void SimulatedTime::StirReceiver(const CallArguments& call) {
+  switch (call.number()) {
     case SYS_kill:
     case SYS_tgkill:
     case SYS_rt_sigqueueinfo:
     case SYS_rt_tgsigqueueinfo: {
       // All four begin with a process; none, or less than 1, are several.
-      const auto process = static_cast<pid_t>(arguments[0]);
+      const auto process = static_cast<pid_t>(call.Word(0));
       if (process > 0 && clocks_.Find(process) != nullptr) return clocks_.Stir(process);
       break;
     }
@@ -142,88 +135,83 @@ void SimulatedTime::StirReceiver(const seccomp_notif& notification) {
   clocks_.Stir(0);
 }
 
-void SimulatedTime::ServeNewProcess(const seccomp_notif& notification, const Tracee& tracee,
-                                    NotifyListener& listener) {
-  const pid_t thread = static_cast<pid_t>(notification.pid);
-  clocks_.Stopped(tracee.process, thread);  // the child starts with this time
+void SimulatedTime::ServeNewProcess(const TrappedCall& call) {
+  const pid_t thread = call.thread();
+  clocks_.Stopped(call.process(), thread);  // the child starts with this time
   quiet_ = false;
-  Runs(thread, tracee.process);
-  if (MakesThread(notification)) {
-    activity_.StartsThread(tracee.process);
+  Runs(thread, call.process());
+  if (MakesThread(call)) {
+    activity_.StartsThread(call.process());
   } else {
     processes_known_ = false;
-    forkers_.insert(tracee.process);
+    forkers_.insert(call.process());
   }
-  listener.ReplyContinue(notification.id);
+  call.Continue();
 }
 
-void SimulatedTime::ServeNewProgram(const seccomp_notif& notification, const Tracee& tracee,
-                                    NotifyListener& listener) {
+void SimulatedTime::ServeNewProgram(const TrappedCall& call) {
   // It sets the thread pointer, which every C library does once, before anything of the
   // program runs.
-  clocks_.Of(tracee.process);
-  timers_.NewProgram(tracee.process);
+  clocks_.Of(call.process());
+  timers_.NewProgram(call.process());
   processes_known_ = quiet_ = false;  // a rank that was started from outside
-  Runs(static_cast<pid_t>(notification.pid), tracee.process);
-  if (auto status = vdso_.Redirect(tracee.process); !status.ok()) {
+  Runs(call.thread(), call.process());
+  if (auto status = vdso_.Redirect(call.process()); !status.ok()) {
     options_.unknowns->Count("clock of a process", 0,
                              "it reads real time: " + std::string(status.message()));
   }
-  listener.ReplyContinue(notification.id);
+  call.Continue();
 }
 
-bool SimulatedTime::WriteClock(pid_t thread, RemoteAddress to, int clock, VirtualTime now) const {
+bool SimulatedTime::WriteClock(const RemoteMemory& memory, RemoteAddress to, int clock,
+                               VirtualTime now) const {
   const int64_t time = now.nanoseconds() + (IsRealtime(clock) ? realtime_offset_ : 0);
   const timespec value{.tv_sec = time / 1'000'000'000, .tv_nsec = time % 1'000'000'000};
-  return RemoteMemory(thread).WriteObject(to, value);
+  return memory.WriteObject(to, value);
 }
 
-void SimulatedTime::AnswerClock(const seccomp_notif& notification, VirtualTime now,
+void SimulatedTime::AnswerClock(const CallArguments& call, VirtualTime now,
                                 NotifyListener& listener) {
-  const pid_t thread = static_cast<pid_t>(notification.pid);
-  const auto& arguments = notification.data.args;
   const int64_t realtime = now.nanoseconds() + realtime_offset_;
-  const RemoteMemory memory(thread);
+  const CheckedMemory memory(call.thread(), call.id(), &listener);
   bool written = true;
   int64_t value = 0;
-  switch (notification.data.nr) {
+  switch (call.number()) {
     case SYS_clock_gettime:
-      written =
-          WriteClock(thread, RemoteAddress{arguments[1]}, static_cast<int>(arguments[0]), now);
+      written = WriteClock(memory, call.Address(1), call.Int(0), now);
       break;
     case SYS_gettimeofday: {
       const timeval time{.tv_sec = realtime / 1'000'000'000,
                          .tv_usec = realtime % 1'000'000'000 / 1000};
       const struct timezone utc {};
-      if (arguments[0] != 0) written = memory.WriteObject(RemoteAddress{arguments[0]}, time);
-      if (arguments[1] != 0) written &= memory.WriteObject(RemoteAddress{arguments[1]}, utc);
+      if (call.Word(0) != 0) written = memory.WriteObject(call.Address(0), time);
+      if (call.Word(1) != 0) written &= memory.WriteObject(call.Address(1), utc);
       break;
     }
     case SYS_time:
       value = realtime / 1'000'000'000;
-      if (arguments[0] != 0) written = memory.WriteObject(RemoteAddress{arguments[0]}, value);
+      if (call.Word(0) != 0) written = memory.WriteObject(call.Address(0), value);
       break;
   }
   if (written) {
-    listener.ReplyValue(notification.id, value);
+    listener.ReplyValue(call.id(), value);
   } else {
-    listener.ReplyError(notification.id, EFAULT);
+    listener.ReplyError(call.id(), EFAULT);
   }
 }
 
-void SimulatedTime::ServeClock(const seccomp_notif& notification, const Tracee& tracee,
-                               NotifyListener& listener) {
+void SimulatedTime::ServeClock(const TrappedCall& call) {
   ++counters_.clock_reads;
-  const pid_t id = tracee.process;
-  const pid_t thread_id = static_cast<pid_t>(notification.pid);
-  const int clock = static_cast<int>(notification.data.args[0]);
+  const pid_t id = call.process();
+  const pid_t thread_id = call.thread();
+  const int clock = call.Int(0);
   const bool continues = quiet_ && sole_runner_ == thread_id;
   if (continues) clocks_.DiscardProcessorTime(clocks_.Of(id), id);  // it only looked again
   Process& process = clocks_.Stopped(id, thread_id);
   Thread& thread = process.threads[thread_id];
   clocks_.NoteRead(process, thread);
   const bool raw =
-      notification.data.nr == SYS_clock_gettime && clock == CLOCK_MONOTONIC_RAW && process.uses_gpu;
+      call.number() == SYS_clock_gettime && clock == CLOCK_MONOTONIC_RAW && process.uses_gpu;
   // Who has submitted something has not been waiting.
   if (process.submissions > 0 || !raw) clocks_.EndWait(thread, id, thread_id);
   if (process.submissions > 0) thread = Thread{};
@@ -236,7 +224,7 @@ void SimulatedTime::ServeClock(const seccomp_notif& notification, const Tracee& 
     held.process = id;
     held.thread = thread_id;
     held.clock = clock;
-    held.clock_out = RemoteAddress{notification.data.args[1]};
+    held.clock_out = call.Address(1);
     held.since = process.now;
     if (process.next_event == VirtualTime::Infinity() && !process.waits_for_others) {
       // Its own GPUs have nothing to do, so it waits for somebody else. It looks again
@@ -244,63 +232,63 @@ void SimulatedTime::ServeClock(const seccomp_notif& notification, const Tracee& 
       const uint32_t looks = std::min(thread.spins - kSpinsOfWait, kLooksUntilRarest);
       held.deadline = process.now + VirtualSpan::Microseconds(int64_t{1} << looks);
     }
-    Hold(notification.id, std::move(held));
+    Hold(call.id(), std::move(held));
     return;
   }
   quiet_ = false;
   if (thread.reads > ProcessClocks::kReadsOfWait && NextThing() <= process.now) {
     // It waits for somebody who has to be earlier.
-    auto wait = std::make_unique<ClockWait>(notification, process.now);
-    HoldOrAnswer(notification, id, -1, std::move(wait), listener);
+    auto wait = std::make_unique<ClockWait>(call, process.now);
+    HoldOrAnswer(call, id, -1, std::move(wait), call.listener());
     return;
   }
   Runs(thread_id, id);
   // libcuda's reads are not charged, whose number depends on how its threads happen to run:
   // CLOCK_MONOTONIC_RAW, and calls so coarse that nobody could tell.
-  const bool charged = notification.data.nr == SYS_clock_gettime && clock != CLOCK_MONOTONIC_RAW;
+  const bool charged = call.number() == SYS_clock_gettime && clock != CLOCK_MONOTONIC_RAW;
   VirtualTime shown = ProcessClocks::SeenBy(process, thread_id);
   if (charged || thread.reads > ProcessClocks::kReadsOfWait) {
     shown = clocks_.ReadClock(process, thread_id);
   } else {
     ++thread.reads;
   }
-  AnswerClock(notification, shown, listener);
+  AnswerClock(call, shown, call.listener());
 }
 
-void SimulatedTime::ServeYield(const seccomp_notif& notification, const Tracee& tracee,
-                               NotifyListener& listener) {
-  const pid_t thread = static_cast<pid_t>(notification.pid);
-  Process* known = clocks_.Find(tracee.process);
+void SimulatedTime::ServeYield(const TrappedCall& call) {
+  const pid_t thread = call.thread();
+  Process* known = clocks_.Find(call.process());
   bool full = false;
   if (known != nullptr && known->uses_gpu) {
-    full = ProcessClocks::IsYieldOfInterest(*known) && clocks_.QueuesOf(tracee.process).full;
+    full = ProcessClocks::IsYieldOfInterest(*known) && clocks_.QueuesOf(call.process()).full;
     ProcessClocks::NoteYield(*known, full);
   }
   if (!full) {
     quiet_ = false;
-    Runs(thread, tracee.process);
-    listener.ReplyContinue(notification.id);
+    Runs(thread, call.process());
+    call.Continue();
     return;
   }
-  Process& process = clocks_.Stopped(tracee.process, thread);
+  Process& process = clocks_.Stopped(call.process(), thread);
   quiet_ = false;
   HeldCall held;
-  held.process = tracee.process;
+  held.process = call.process();
   held.thread = thread;
   held.for_room = true;
   held.since = process.now;
-  Hold(notification.id, std::move(held));
-  LetRoomWaitersGo(listener);
+  Hold(call.id(), std::move(held));
+  LetRoomWaitersGo(call.listener());
 }
 
-void SimulatedTime::ServeWait(const seccomp_notif& notification, const Tracee& tracee,
-                              NotifyListener& listener) {
-  const pid_t thread = static_cast<pid_t>(notification.pid);
-  Process& process = clocks_.Stopped(tracee.process, thread, true);
-  HoldOrAnswer(notification, tracee.process, tracee.pidfd.get(),
-               ParseWait(notification, {.now = ProcessClocks::SeenBy(process, thread),
-                                        .realtime_offset = realtime_offset_}),
-               listener);
+void SimulatedTime::ServeWait(const TrappedCall& call) {
+  const pid_t thread = call.thread();
+  Process& process = clocks_.Stopped(call.process(), thread, true);
+  HoldOrAnswer(call, call.process(), call.tracee().pidfd.get(),
+               ParseWait(call,
+                         {.now = ProcessClocks::SeenBy(process, thread),
+                          .realtime_offset = realtime_offset_},
+                         std::make_shared<CheckedMemory>(thread, call.id(), &call.listener())),
+               call.listener());
 }
 
 void SimulatedTime::NotBeforeSender(Process& process, const TransferCall& call,
@@ -313,28 +301,28 @@ void SimulatedTime::NotBeforeSender(Process& process, const TransferCall& call,
   process.now = std::max(process.now, sent);
 }
 
-void SimulatedTime::ServeTransfer(const seccomp_notif& notification, const TransferCall& call,
-                                  const Tracee& tracee, NotifyListener& listener) {
-  const pid_t thread = static_cast<pid_t>(notification.pid);
+void SimulatedTime::ServeTransfer(const TrappedCall& call, const TransferCall& transfer) {
+  const pid_t thread = call.thread();
   UniqueFd file;
-  if (Conduit::MayBe(thread, call.descriptor)) {
-    file = UniqueFd(
-        static_cast<int>(syscall(SYS_pidfd_getfd, tracee.pidfd.get(), call.descriptor, 0)));
+  if (Conduit::MayBe(thread, transfer.descriptor)) {
+    file = UniqueFd(static_cast<int>(
+        syscall(SYS_pidfd_getfd, call.tracee().pidfd.get(), transfer.descriptor, 0)));
   }
   const Conduit conduit = file.valid() ? Conduit::Of(file.get()) : Conduit();
   // To write to where bytes only come from is an error, and nothing to wait for.
-  const bool can_be = call.kind == TransferCall::Kind::kSend ? conduit.sends : conduit.receives;
+  const bool can_be = transfer.kind == TransferCall::Kind::kSend ? conduit.sends : conduit.receives;
   if (conduit.kind == Conduit::Kind::kOther || !can_be) {
-    if (call.kind == TransferCall::Kind::kReceive && file.valid()) timers_.BeforeRead(file.get());
+    if (transfer.kind == TransferCall::Kind::kReceive && file.valid())
+      timers_.BeforeRead(file.get());
     file.reset();
     quiet_ = false;
-    Runs(thread, tracee.process);
-    listener.ReplyContinue(notification.id);
+    Runs(thread, call.process());
+    call.Continue();
     return;
   }
   ++counters_.transfers;
-  Process& process = clocks_.Stopped(tracee.process, thread, true);
-  const bool sends = call.kind == TransferCall::Kind::kSend;
+  Process& process = clocks_.Stopped(call.process(), thread, true);
+  const bool sends = transfer.kind == TransferCall::Kind::kSend;
   const bool is_socket = conduit.kind == Conduit::Kind::kSocket;
   const bool ready = IsReady(file.get(), sends ? POLLOUT : POLLIN);
   VirtualTime deadline = VirtualTime::Infinity();
@@ -342,34 +330,34 @@ void SimulatedTime::ServeTransfer(const seccomp_notif& notification, const Trans
     deadline = SocketDeadline(file.get(), sends ? SO_SNDTIMEO : SO_RCVTIMEO,
                               ProcessClocks::SeenBy(process, thread));
   }
-  const bool waits = !ready && !conduit.nonblocking && !call.dont_wait;
+  const bool waits = !ready && !conduit.nonblocking && !transfer.dont_wait;
   // A send that blocks is left to the kernel, unless it has a timeout.
   if (waits && (!sends || deadline != VirtualTime::Infinity())) {
     file.reset();
-    HoldOrAnswer(notification, tracee.process, tracee.pidfd.get(),
-                 std::make_unique<TransferWait>(notification, call, deadline), listener);
+    HoldOrAnswer(call, call.process(), call.tracee().pidfd.get(),
+                 std::make_unique<TransferWait>(call, transfer, deadline), call.listener());
     return;
   }
-  clocks_.ForgetThread(process, tracee.process, thread);
+  clocks_.ForgetThread(process, call.process(), thread);
   if (!ready && !waits) {
     // In a loop, by one that is ahead of others: its calls would keep time from passing for them.
-    if (ProcessClocks::ChargeFruitless(process, thread) && !call.error_queue &&
+    if (ProcessClocks::ChargeFruitless(process, thread) && !transfer.error_queue &&
         NextThing() <= process.now) {
       file.reset();
       quiet_ = false;
-      HoldForOthers(notification, process, {.for_others = true, .try_again = true});
+      HoldForOthers(call, process, {.for_others = true, .try_again = true});
       return;
     }
   } else if (sends) {
-    messages_.Sent(conduit, call.bytes, ProcessClocks::SeenBy(process, thread), tracee.process);
+    messages_.Sent(conduit, transfer.bytes, ProcessClocks::SeenBy(process, thread), call.process());
     clocks_.Stir(0);  // who receives it
   } else {
-    NotBeforeSender(process, call, conduit, file.get());
+    NotBeforeSender(process, transfer, conduit, file.get());
   }
   file.reset();  // it must not outlive the descriptor of a caller who closes it next
   quiet_ = false;
-  Runs(thread, tracee.process);
-  listener.ReplyContinue(notification.id);
+  Runs(thread, call.process());
+  call.Continue();
 }
 
 }  // namespace phantora

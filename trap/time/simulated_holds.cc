@@ -25,9 +25,9 @@ constexpr size_t kWordsAtATime = 256;
 
 }  // namespace
 
-void SimulatedTime::HoldOrAnswer(const seccomp_notif& notification, pid_t id, int pidfd,
+void SimulatedTime::HoldOrAnswer(const CallArguments& call, pid_t id, int pidfd,
                                  std::unique_ptr<TimedWait> wait, NotifyListener& listener) {
-  const pid_t thread = static_cast<pid_t>(notification.pid);
+  const pid_t thread = call.thread();
   Process& process = clocks_.Of(id);
   if (!wait->is_clock()) clocks_.ForgetThread(process, id, thread);
   quiet_ = false;
@@ -45,17 +45,16 @@ void SimulatedTime::HoldOrAnswer(const seccomp_notif& notification, pid_t id, in
     case TimedWait::Verdict::kContinue:
       if (wait->left_to_kernel() != nullptr) {
         options_.unknowns->Count("timeout kept in real time by system call",
-                                 static_cast<uint64_t>(notification.data.nr),
-                                 wait->left_to_kernel());
+                                 static_cast<uint64_t>(call.number()), wait->left_to_kernel());
       }
       if (!clocks_.PassesOver(process, thread)) process.now = process.now + kFruitlessLook;
       Runs(thread, id);
-      listener.ReplyContinue(notification.id);
+      listener.ReplyContinue(call.id());
       return;
     case TimedWait::Verdict::kInvalid:
       clocks_.ChargeFruitless(process, thread);
       Runs(thread, id);
-      listener.ReplyError(notification.id, wait->error());
+      listener.ReplyError(call.id(), wait->error());
       return;
     case TimedWait::Verdict::kWait:
       break;
@@ -70,7 +69,7 @@ void SimulatedTime::HoldOrAnswer(const seccomp_notif& notification, pid_t id, in
   }
   held.wait = std::move(wait);
   held.since = process.now;
-  Hold(notification.id, std::move(held));
+  Hold(call.id(), std::move(held));
 }
 
 void SimulatedTime::AnswerHeld(HeldCalls::Calls::iterator call, NotifyListener& listener) {
@@ -86,8 +85,8 @@ void SimulatedTime::AnswerHeld(HeldCalls::Calls::iterator call, NotifyListener& 
   }
 }
 
-bool SimulatedTime::HoldsAnswer(const seccomp_notif& notification, pid_t id, int64_t value) {
-  const pid_t thread = static_cast<pid_t>(notification.pid);
+bool SimulatedTime::HoldsAnswer(const CallArguments& call, pid_t id, int64_t value) {
+  const pid_t thread = call.thread();
   Process& process = clocks_.Of(id);
   // With work or a wait between them (see Hold), it is no loop over driver calls.
   if (process.submissions > 0 || process.last_driver_caller != thread) process.driver_calls = 0;
@@ -95,16 +94,15 @@ bool SimulatedTime::HoldsAnswer(const seccomp_notif& notification, pid_t id, int
   if (++process.driver_calls <= ProcessClocks::kReadsOfWait || NextThing() > process.now) {
     return false;
   }
-  HoldForOthers(notification, process, {.for_others = true, .value = value});
+  HoldForOthers(call, process, {.for_others = true, .value = value});
   return true;
 }
 
-void SimulatedTime::HoldForOthers(const seccomp_notif& notification, Process& process,
-                                  HeldCall held) {
+void SimulatedTime::HoldForOthers(const CallArguments& call, Process& process, HeldCall held) {
   held.process = process.id;
-  held.thread = static_cast<pid_t>(notification.pid);
+  held.thread = call.thread();
   held.since = held.deadline = process.now;
-  Hold(notification.id, std::move(held));
+  Hold(call.id(), std::move(held));
 }
 
 void SimulatedTime::LetRoomWaitersGo(NotifyListener& listener) {
@@ -171,7 +169,7 @@ void SimulatedTime::LetGo(HeldCalls::Calls::iterator call, NotifyListener& liste
             : end == End::kReady  ? "was ready:"
                                   : "was interrupted:");
   if (held.wait->is_clock()) {
-    AnswerClock(held.wait->notification(), clocks_.ReadClock(process, held.thread), listener);
+    AnswerClock(held.wait->arguments(), clocks_.ReadClock(process, held.thread), listener);
     return;
   }
   switch (end) {
@@ -191,8 +189,8 @@ void SimulatedTime::LetGpuWaitersGo(pid_t id, NotifyListener& listener) {
   int runners = 0;
   const auto waiters = held_.gpu_waiters().find(id);
   if (waiters == held_.gpu_waiters().end()) return;
-  for (const uint64_t notification : std::vector(waiters->second.begin(), waiters->second.end())) {
-    const HeldCall held = held_.Take(held_.Find(notification));
+  for (const uint64_t call : std::vector(waiters->second.begin(), waiters->second.end())) {
+    const HeldCall held = held_.Take(held_.Find(call));
     process.waited = process.waited + (process.now - held.since);
     Thread& thread = process.threads[held.thread];
     if (thread.waited_until != held.since) clocks_.EndWait(thread, id, held.thread);
@@ -201,10 +199,11 @@ void SimulatedTime::LetGpuWaitersGo(pid_t id, NotifyListener& listener) {
     Log(held, "looks again:");
     runner = held.thread;
     ++runners;
-    if (WriteClock(held.thread, held.clock_out, held.clock, process.now)) {
-      listener.ReplyValue(notification, 0);
+    const CheckedMemory memory(held.thread, call, &listener);
+    if (WriteClock(memory, held.clock_out, held.clock, process.now)) {
+      listener.ReplyValue(call, 0);
     } else {
-      listener.ReplyError(notification, EFAULT);
+      listener.ReplyError(call, EFAULT);
     }
   }
   Runs(runner, id);

@@ -3,7 +3,6 @@
 #ifndef PHANTORA_TRAP_TIME_SIMULATED_TIME_H_
 #define PHANTORA_TRAP_TIME_SIMULATED_TIME_H_
 
-#include <linux/seccomp.h>
 #include <sys/types.h>
 
 #include <cstdint>
@@ -18,7 +17,7 @@
 #include "trap/linux/notify_listener.h"
 #include "trap/linux/process_tree.h"
 #include "trap/linux/thread_activity.h"
-#include "trap/linux/tracees.h"
+#include "trap/linux/trapped_call.h"
 #include "trap/linux/unique_fd.h"
 #include "trap/linux/vdso.h"
 #include "trap/memory/page_sharing.h"
@@ -66,8 +65,8 @@ class SimulatedTime {
   static absl::StatusOr<std::unique_ptr<SimulatedTime>> Create(const Options& options);
 
   // Serves calls about time, and those that tell of new processes; false if
-  // `notification` is none of them.
-  bool Serve(const seccomp_notif& notification, const Tracee& tracee, NotifyListener& listener);
+  // `call` is none of them.
+  bool Serve(const TrappedCall& call);
 
   // A thread looks up a name in the file system.
   void PathCall(pid_t process, pid_t thread) { clocks_.PathCall(process, thread); }
@@ -88,7 +87,7 @@ class SimulatedTime {
 
   // After a driver call: does its answer have to wait? A loop of them may wait for others, as
   // PyTorch's is_completed() does by asking NCCL for errors, and would keep them from being served.
-  bool HoldsAnswer(const seccomp_notif& notification, pid_t process, int64_t value);
+  bool HoldsAnswer(const CallArguments& call, pid_t process, int64_t value);
 
   // `descriptor` is readable; false if it is none of these. Pass() is to follow.
   bool Ready(int descriptor, NotifyListener& listener);
@@ -116,38 +115,30 @@ class SimulatedTime {
   void Runs(pid_t thread, pid_t process);
 
   // A call that sends a signal: who gets it may go on.
-  void StirReceiver(const seccomp_notif& notification);
+  void StirReceiver(const CallArguments& call);
   // Serves and answers one kind of call.
-  using Handler = void (SimulatedTime::*)(const seccomp_notif&, const Tracee&, NotifyListener&);
+  using Handler = void (SimulatedTime::*)(const TrappedCall&);
   // nullptr for calls that are not about time, and those that transfer bytes.
   static Handler HandlerOf(int call);
-  void ServeNewProcess(const seccomp_notif& notification, const Tracee& tracee,
-                       NotifyListener& listener);
-  void ServeNewProgram(const seccomp_notif& notification, const Tracee& tracee,
-                       NotifyListener& listener);
-  void ServeClock(const seccomp_notif& notification, const Tracee& tracee,
-                  NotifyListener& listener);
-  void ServeSignal(const seccomp_notif& notification, const Tracee& tracee,
-                   NotifyListener& listener);
+  void ServeNewProcess(const TrappedCall& call);
+  void ServeNewProgram(const TrappedCall& call);
+  void ServeClock(const TrappedCall& call);
+  void ServeSignal(const TrappedCall& call);
   // sched_yield, which libcuda calls while a queue of its GPU is full.
-  void ServeYield(const seccomp_notif& notification, const Tracee& tracee,
-                  NotifyListener& listener);
-  void ServeWait(const seccomp_notif& notification, const Tracee& tracee, NotifyListener& listener);
-  void ServeTimer(const seccomp_notif& notification, const Tracee& tracee,
-                  NotifyListener& listener);
+  void ServeYield(const TrappedCall& call);
+  void ServeWait(const TrappedCall& call);
+  void ServeTimer(const TrappedCall& call);
   // io_uring_setup.
-  void RefuseRing(const seccomp_notif& notification, const Tracee& tracee,
-                  NotifyListener& listener);
-  void ServeTransfer(const seccomp_notif& notification, const TransferCall& call,
-                     const Tracee& tracee, NotifyListener& listener);
-  void AnswerClock(const seccomp_notif& notification, VirtualTime now, NotifyListener& listener);
-  bool WriteClock(pid_t thread, RemoteAddress to, int clock, VirtualTime now) const;
+  void RefuseRing(const TrappedCall& call);
+  void ServeTransfer(const TrappedCall& call, const TransferCall& transfer);
+  void AnswerClock(const CallArguments& call, VirtualTime now, NotifyListener& listener);
+  bool WriteClock(const RemoteMemory& memory, RemoteAddress to, int clock, VirtualTime now) const;
   // The bytes of `call` that can be read from `file` were sent before this.
   void NotBeforeSender(Process& process, const TransferCall& call, const Conduit& conduit,
                        int file);
 
   // Holds the call of `process`, or answers it if it need not wait.
-  void HoldOrAnswer(const seccomp_notif& notification, pid_t process, int pidfd,
+  void HoldOrAnswer(const CallArguments& call, pid_t process, int pidfd,
                     std::unique_ptr<TimedWait> wait, NotifyListener& listener);
 
   // Writes what happens to a held call to the log of calls.
@@ -158,7 +149,7 @@ class SimulatedTime {
   // Answers a call that waits for room or for others.
   void AnswerHeld(HeldCalls::Calls::iterator call, NotifyListener& listener);
   // Until no process is earlier.
-  void HoldForOthers(const seccomp_notif& notification, Process& process, HeldCall held);
+  void HoldForOthers(const CallArguments& call, Process& process, HeldCall held);
   // Those that waited for room in a queue of their GPUs, and have it.
   void LetRoomWaitersGo(NotifyListener& listener);
   // Those for whom something has happened, or nothing more will by itself.

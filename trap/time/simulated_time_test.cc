@@ -21,8 +21,8 @@
 #include <vector>
 
 #include "trap/linux/fake_listener.h"
-#include "trap/linux/fake_real_clock.h"
 #include "trap/linux/fake_proc.h"
+#include "trap/linux/fake_real_clock.h"
 #include "trap/time/fake_device.h"
 
 namespace phantora {
@@ -79,11 +79,11 @@ class SimulatedTimeTest : public ::testing::Test {
   }
   // A call of `process`, by this process's thread, whose memory and descriptors it uses.
   bool Serve(pid_t process, uint64_t id, int call, std::initializer_list<uint64_t> arguments) {
-    return time_->Serve(CallOf(getpid(), id, call, arguments), TraceeOf(process), *listener_);
+    return time_->Serve({CallOf(getpid(), id, call, arguments), TraceeOf(process), *listener_});
   }
   // By a thread of its own, which has no memory.
   bool ServeOwn(pid_t process, uint64_t id, int call, std::initializer_list<uint64_t> arguments) {
-    return time_->Serve(CallOf(process, id, call, arguments), TraceeOf(process), *listener_);
+    return time_->Serve({CallOf(process, id, call, arguments), TraceeOf(process), *listener_});
   }
   void Sleep(pid_t process, uint64_t id, int64_t nanoseconds) {
     const timespec time{nanoseconds / kSecond, nanoseconds % kSecond};

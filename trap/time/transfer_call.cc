@@ -39,57 +39,56 @@ uint64_t MessagesBytes(const RemoteMemory& memory, uint64_t address, uint64_t co
 
 }  // namespace
 
-std::optional<TransferCall> TransferCall::Parse(const seccomp_notif& notification) {
-  const auto& arguments = notification.data.args;
-  const RemoteMemory memory(static_cast<pid_t>(notification.pid));
-  TransferCall call{.kind = Kind::kReceive, .descriptor = static_cast<int>(arguments[0])};
+std::optional<TransferCall> TransferCall::Parse(const CallArguments& call,
+                                                const RemoteMemory& memory) {
+  TransferCall transfer{.kind = Kind::kReceive, .descriptor = call.Int(0)};
   uint64_t flags = 0;
-  switch (notification.data.nr) {
+  switch (call.number()) {
     case SYS_write:
-      call.kind = Kind::kSend;
+      transfer.kind = Kind::kSend;
       [[fallthrough]];
     case SYS_read:
-      call.bytes = arguments[2];
-      call.on_files = true;
+      transfer.bytes = call.Word(2);
+      transfer.on_files = true;
       break;
     case SYS_writev:
-      call.kind = Kind::kSend;
+      transfer.kind = Kind::kSend;
       [[fallthrough]];
     case SYS_readv:
-      call.bytes = PiecesBytes(memory, arguments[1], arguments[2]);
-      call.on_files = true;
+      transfer.bytes = PiecesBytes(memory, call.Word(1), call.Word(2));
+      transfer.on_files = true;
       break;
     case SYS_sendto:
-      call.kind = Kind::kSend;
+      transfer.kind = Kind::kSend;
       [[fallthrough]];
     case SYS_recvfrom:
-      call.bytes = arguments[2];
-      flags = arguments[3];
+      transfer.bytes = call.Word(2);
+      flags = call.Word(3);
       break;
     case SYS_sendmsg:
-      call.kind = Kind::kSend;
+      transfer.kind = Kind::kSend;
       [[fallthrough]];
     case SYS_recvmsg:
-      call.bytes = MessageBytes(memory, arguments[1]);
-      flags = arguments[2];
+      transfer.bytes = MessageBytes(memory, call.Word(1));
+      flags = call.Word(2);
       break;
     case SYS_sendmmsg:
-      call.kind = Kind::kSend;
+      transfer.kind = Kind::kSend;
       [[fallthrough]];
     case SYS_recvmmsg:
-      call.bytes = MessagesBytes(memory, arguments[1], static_cast<uint32_t>(arguments[2]));
-      flags = arguments[3];
+      transfer.bytes = MessagesBytes(memory, call.Word(1), static_cast<uint32_t>(call.Word(2)));
+      flags = call.Word(3);
       break;
     case SYS_accept:
     case SYS_accept4:
-      call.kind = Kind::kAccept;
+      transfer.kind = Kind::kAccept;
       break;
     default:
       return std::nullopt;
   }
-  call.error_queue = (flags & MSG_ERRQUEUE) != 0;
-  call.dont_wait = call.error_queue || (flags & MSG_DONTWAIT) != 0;
-  return call;
+  transfer.error_queue = (flags & MSG_ERRQUEUE) != 0;
+  transfer.dont_wait = transfer.error_queue || (flags & MSG_DONTWAIT) != 0;
+  return transfer;
 }
 
 }  // namespace phantora

@@ -2,10 +2,11 @@
 #ifndef PHANTORA_TRAP_TIME_TRANSFER_CALL_H_
 #define PHANTORA_TRAP_TIME_TRANSFER_CALL_H_
 
-#include <linux/seccomp.h>
-
 #include <cstdint>
 #include <optional>
+
+#include "trap/linux/call_arguments.h"
+#include "trap/linux/remote_memory.h"
 
 namespace phantora {
 
@@ -15,7 +16,7 @@ struct TransferCall {
 
   // nullopt if it is another call. Lengths in the caller's memory that cannot be read
   // count as none: the kernel will say so.
-  static std::optional<TransferCall> Parse(const seccomp_notif& notification);
+  static std::optional<TransferCall> Parse(const CallArguments& call, const RemoteMemory& memory);
 
   Kind kind;
   int descriptor;

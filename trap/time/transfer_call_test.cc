@@ -29,7 +29,7 @@ uint64_t AddressOf(T* object) {
 
 // A call of this process.
 std::optional<TransferCall> Parse(int call, std::initializer_list<uint64_t> arguments) {
-  return TransferCall::Parse(CallOf(getpid(), 1, call, arguments));
+  return TransferCall::Parse(CallOf(getpid(), 1, call, arguments), RemoteMemory(getpid()));
 }
 
 TEST(TransferCallTest, OtherCallsAreNone) {

@@ -79,57 +79,51 @@ itimerspec DescriptorTimers::LeftOf(int64_t mark, VirtualTime now) const {
   return timer == timers_.end() ? itimerspec{} : timer->second.state.Left(now);
 }
 
-void DescriptorTimers::Get(const seccomp_notif& notification, const Tracee& tracee, VirtualTime now,
-                           NotifyListener& listener) {
-  const auto& arguments = notification.data.args;
-  const UniqueFd copy = Copy(tracee.pidfd.get(), static_cast<int>(arguments[0]));
+void DescriptorTimers::Get(const TrappedCall& call, VirtualTime now) {
+  const UniqueFd copy = Copy(call.tracee().pidfd.get(), call.Int(0));
   const int64_t mark = copy.valid() ? MarkOf(copy.get()) : -1;
-  if (mark < 0) return listener.ReplyContinue(notification.id);  // the kernel says why
-  const RemoteMemory memory(static_cast<pid_t>(notification.pid));
-  const bool written = memory.WriteObject(RemoteAddress{arguments[1]}, LeftOf(mark, now));
-  written ? listener.ReplyValue(notification.id, 0) : listener.ReplyError(notification.id, EFAULT);
+  if (mark < 0) return call.Continue();  // the kernel says why
+  const bool written = call.memory().WriteObject(call.Address(1), LeftOf(mark, now));
+  written ? call.Value(0) : call.Error(EFAULT);
 }
 
-void DescriptorTimers::Set(const seccomp_notif& notification, const Tracee& tracee, VirtualTime now,
-                           NotifyListener& listener) {
-  const auto& arguments = notification.data.args;
-  const uint64_t flags = arguments[1];
-  const RemoteMemory memory(static_cast<pid_t>(notification.pid));
-  const int descriptor = static_cast<int>(arguments[0]);
-  const UniqueFd copy = Copy(tracee.pidfd.get(), descriptor);
+void DescriptorTimers::Set(const TrappedCall& call, VirtualTime now) {
+  const uint64_t flags = call.Word(1);
+  const int descriptor = call.Int(0);
+  const UniqueFd copy = Copy(call.tracee().pidfd.get(), descriptor);
   int64_t mark = copy.valid() ? MarkOf(copy.get()) : -1;
-  if (mark < 0) return listener.ReplyContinue(notification.id);  // the kernel says why
+  if (mark < 0) return call.Continue();  // the kernel says why
   const itimerspec old = LeftOf(mark, now);
-  const auto setting = memory.ReadObject<itimerspec>(RemoteAddress{arguments[2]});
-  if (!setting) return listener.ReplyError(notification.id, EFAULT);
+  const auto setting = call.memory().ReadObject<itimerspec>(call.Address(2));
+  if (!setting) return call.Error(EFAULT);
   if (!IsValid(setting->it_value) || !IsValid(setting->it_interval) ||
       (flags & ~uint64_t{TFD_TIMER_ABSTIME | TFD_TIMER_CANCEL_ON_SET}) != 0) {
-    return listener.ReplyError(notification.id, EINVAL);
+    return call.Error(EINVAL);
   }
-  if (!timers_.contains(mark) && queue_.CountOf(tracee.process) >= kMostTimers) {
-    return listener.ReplyError(notification.id, ENOMEM);
+  if (!timers_.contains(mark) && queue_.CountOf(call.process()) >= kMostTimers) {
+    return call.Error(ENOMEM);
   }
   if (mark == 0) mark = RandomMark();
   // This also takes back what nobody has read, as setting a timer does.
   const itimerspec disarmed{.it_interval = IntervalOf(mark), .it_value = {}};
   if (timerfd_settime(copy.get(), 0, &disarmed, nullptr) != 0) {
-    return listener.ReplyContinue(notification.id);
+    return call.Continue();
   }
   if (IsZero(setting->it_value)) {
     timers_.erase(mark);
     queue_.Remove(KeyOf(mark));
   } else {
     Timer& timer = timers_[mark];
-    timer.process = tracee.process;
-    timer.pidfd = tracee.pidfd.get();
+    timer.process = call.process();
+    timer.pidfd = call.tracee().pidfd.get();
     timer.descriptor = descriptor;
     timer.unread = 0;
     timer.state.clock = ClockOf(copy.get());
     timer.state.Arm(*setting, (flags & TFD_TIMER_ABSTIME) != 0, now, realtime_offset_);
     queue_.Set(KeyOf(mark), timer.process, timer.state.deadline);
   }
-  const bool written = arguments[3] == 0 || memory.WriteObject(RemoteAddress{arguments[3]}, old);
-  written ? listener.ReplyValue(notification.id, 0) : listener.ReplyError(notification.id, EFAULT);
+  const bool written = call.Word(3) == 0 || call.memory().WriteObject(call.Address(3), old);
+  written ? call.Value(0) : call.Error(EFAULT);
 }
 
 void DescriptorTimers::Expire(const TimerKey& key, VirtualTime now) {

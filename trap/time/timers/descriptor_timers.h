@@ -2,7 +2,6 @@
 #ifndef PHANTORA_TRAP_TIME_TIMERS_DESCRIPTOR_TIMERS_H_
 #define PHANTORA_TRAP_TIME_TIMERS_DESCRIPTOR_TIMERS_H_
 
-#include <linux/seccomp.h>
 #include <sys/types.h>
 
 #include <cstdint>
@@ -12,8 +11,7 @@
 #include <vector>
 
 #include "clock/virtual_time.h"
-#include "trap/linux/notify_listener.h"
-#include "trap/linux/tracees.h"
+#include "trap/linux/trapped_call.h"
 #include "trap/time/timers/timer_queue.h"
 #include "trap/time/timers/timer_state.h"
 
@@ -30,10 +28,8 @@ class DescriptorTimers {
   DescriptorTimers(int64_t realtime_offset, Living living, TimerQueue* queue)
       : realtime_offset_(realtime_offset), living_(std::move(living)), queue_(*queue) {}
 
-  void Set(const seccomp_notif& notification, const Tracee& tracee, VirtualTime now,
-           NotifyListener& listener);
-  void Get(const seccomp_notif& notification, const Tracee& tracee, VirtualTime now,
-           NotifyListener& listener);
+  void Set(const TrappedCall& call, VirtualTime now);
+  void Get(const TrappedCall& call, VirtualTime now);
 
   void Expire(const TimerKey& key, VirtualTime now);
   // `file`, perhaps a timerfd, is about to be read.

@@ -41,45 +41,39 @@ void IntervalTimers::Arm(const Tracee& tracee, const itimerspec& setting, Virtua
   queue_.Set(KeyOf(tracee.process), tracee.process, timer.state.deadline);
 }
 
-void IntervalTimers::Get(const seccomp_notif& notification, const Tracee& tracee, VirtualTime now,
-                         NotifyListener& listener) {
-  const RemoteMemory memory(static_cast<pid_t>(notification.pid));
-  const bool written = memory.WriteObject(RemoteAddress{notification.data.args[1]},
-                                          ToMicroseconds(LeftOf(tracee.process, now)));
-  written ? listener.ReplyValue(notification.id, 0) : listener.ReplyError(notification.id, EFAULT);
+void IntervalTimers::Get(const TrappedCall& call, VirtualTime now) {
+  const bool written =
+      call.memory().WriteObject(call.Address(1), ToMicroseconds(LeftOf(call.process(), now)));
+  written ? call.Value(0) : call.Error(EFAULT);
 }
 
-void IntervalTimers::Set(const seccomp_notif& notification, const Tracee& tracee, VirtualTime now,
-                         NotifyListener& listener) {
-  const auto& arguments = notification.data.args;
-  const RemoteMemory memory(static_cast<pid_t>(notification.pid));
-  const itimerval old = ToMicroseconds(LeftOf(tracee.process, now));
+void IntervalTimers::Set(const TrappedCall& call, VirtualTime now) {
+  const itimerval old = ToMicroseconds(LeftOf(call.process(), now));
   itimerval setting{};  // a null pointer disarms
-  if (arguments[1] != 0) {
-    const auto read = memory.ReadObject<itimerval>(RemoteAddress{arguments[1]});
-    if (!read) return listener.ReplyError(notification.id, EFAULT);
+  if (call.Word(1) != 0) {
+    const auto read = call.memory().ReadObject<itimerval>(call.Address(1));
+    if (!read) return call.Error(EFAULT);
     setting = *read;
   }
   if (!IsValidTimeval(setting.it_value) || !IsValidTimeval(setting.it_interval)) {
-    return listener.ReplyError(notification.id, EINVAL);
+    return call.Error(EINVAL);
   }
-  Arm(tracee,
+  Arm(call.tracee(),
       {.it_interval = {setting.it_interval.tv_sec, setting.it_interval.tv_usec * 1000},
        .it_value = {setting.it_value.tv_sec, setting.it_value.tv_usec * 1000}},
       now);
-  const bool written = arguments[2] == 0 || memory.WriteObject(RemoteAddress{arguments[2]}, old);
-  written ? listener.ReplyValue(notification.id, 0) : listener.ReplyError(notification.id, EFAULT);
+  const bool written = call.Word(2) == 0 || call.memory().WriteObject(call.Address(2), old);
+  written ? call.Value(0) : call.Error(EFAULT);
 }
 
-void IntervalTimers::SetAlarm(const seccomp_notif& notification, const Tracee& tracee,
-                              VirtualTime now, NotifyListener& listener) {
-  const itimerspec old = LeftOf(tracee.process, now);
-  const auto seconds = static_cast<uint32_t>(notification.data.args[0]);
-  Arm(tracee, {.it_interval = {}, .it_value = {.tv_sec = seconds, .tv_nsec = 0}}, now);
+void IntervalTimers::SetAlarm(const TrappedCall& call, VirtualTime now) {
+  const itimerspec old = LeftOf(call.process(), now);
+  const auto seconds = static_cast<uint32_t>(call.Word(0));
+  Arm(call.tracee(), {.it_interval = {}, .it_value = {.tv_sec = seconds, .tv_nsec = 0}}, now);
   // Rounded to whole seconds, but not to none (kernel/time/itimer.c alarm_setitimer).
   int64_t left = old.it_value.tv_sec + (old.it_value.tv_nsec >= kNanosecondsPerSecond / 2 ? 1 : 0);
   if (left == 0 && old.it_value.tv_nsec != 0) left = 1;
-  listener.ReplyValue(notification.id, left);
+  call.Value(left);
 }
 
 void IntervalTimers::Expire(const TimerKey& key, VirtualTime now) {

@@ -2,15 +2,13 @@
 #ifndef PHANTORA_TRAP_TIME_TIMERS_INTERVAL_TIMERS_H_
 #define PHANTORA_TRAP_TIME_TIMERS_INTERVAL_TIMERS_H_
 
-#include <linux/seccomp.h>
 #include <sys/types.h>
 
 #include <cstdint>
 #include <map>
 
 #include "clock/virtual_time.h"
-#include "trap/linux/notify_listener.h"
-#include "trap/linux/tracees.h"
+#include "trap/linux/trapped_call.h"
 #include "trap/time/timers/timer_queue.h"
 #include "trap/time/timers/timer_state.h"
 
@@ -21,12 +19,9 @@ class IntervalTimers {
  public:
   explicit IntervalTimers(TimerQueue* queue) : queue_(*queue) {}
 
-  void Set(const seccomp_notif& notification, const Tracee& tracee, VirtualTime now,
-           NotifyListener& listener);
-  void Get(const seccomp_notif& notification, const Tracee& tracee, VirtualTime now,
-           NotifyListener& listener);
-  void SetAlarm(const seccomp_notif& notification, const Tracee& tracee, VirtualTime now,
-                NotifyListener& listener);
+  void Set(const TrappedCall& call, VirtualTime now);
+  void Get(const TrappedCall& call, VirtualTime now);
+  void SetAlarm(const TrappedCall& call, VirtualTime now);
 
   void Expire(const TimerKey& key, VirtualTime now);
   void ProcessDied(pid_t process);

@@ -43,13 +43,12 @@ itimerspec PosixTimers::Timer::Left(VirtualTime now) const {
   return notify == SIGEV_NONE ? state.LeftUntold(now) : state.Left(now);
 }
 
-int PosixTimers::ReadEvent(const seccomp_notif& notification, Timer& timer) {
+int PosixTimers::ReadEvent(const TrappedCall& call, Timer& timer) {
   timer.notify = SIGEV_SIGNAL;
   timer.signal = SIGALRM;
   timer.value = static_cast<uint64_t>(timer.id);
-  if (const uint64_t address = notification.data.args[1]; address != 0) {
-    const auto event = RemoteMemory(static_cast<pid_t>(notification.pid))
-                           .ReadObject<SignalEvent>(RemoteAddress{address});
+  if (const uint64_t address = call.Word(1); address != 0) {
+    const auto event = call.memory().ReadObject<SignalEvent>(RemoteAddress{address});
     if (!event) return EFAULT;
     timer.notify = event->notify;
     timer.signal = event->signal;
@@ -62,31 +61,28 @@ int PosixTimers::ReadEvent(const seccomp_notif& notification, Timer& timer) {
   return known && timer.signal > 0 && timer.signal < NSIG ? 0 : EINVAL;
 }
 
-void PosixTimers::Create(const seccomp_notif& notification, const Tracee& tracee,
-                         NotifyListener& listener) {
-  const auto& arguments = notification.data.args;
+void PosixTimers::Create(const TrappedCall& call) {
   Timer timer;
-  timer.state.clock = static_cast<int>(arguments[0]);
+  timer.state.clock = call.Int(0);
   if (!IsOurs(timer.state.clock)) {
-    return listener.ReplyContinue(notification.id);  // the kernel's, or its error
+    return call.Continue();  // the kernel's, or its error
   }
-  timer.process = tracee.process;
-  timer.pidfd = tracee.pidfd.get();
+  timer.process = call.process();
+  timer.pidfd = call.tracee().pidfd.get();
   timer.id = kFirstId + last_id_;
-  if (const int error = ReadEvent(notification, timer); error != 0) {
-    return listener.ReplyError(notification.id, error);
+  if (const int error = ReadEvent(call, timer); error != 0) {
+    return call.Error(error);
   }
-  if (queue_.CountOf(tracee.process) >= kMostTimers) {
-    return listener.ReplyError(notification.id, EAGAIN);
+  if (queue_.CountOf(call.process()) >= kMostTimers) {
+    return call.Error(EAGAIN);
   }
-  const RemoteMemory memory(static_cast<pid_t>(notification.pid));
-  if (!memory.WriteObject(RemoteAddress{arguments[2]}, timer.id)) {
-    return listener.ReplyError(notification.id, EFAULT);
+  if (!call.memory().WriteObject(call.Address(2), timer.id)) {
+    return call.Error(EFAULT);
   }
   last_id_ = (last_id_ + 1) % kFirstId;
   timers_[{timer.process, timer.id}] = timer;
   Enqueue(timer);
-  listener.ReplyValue(notification.id, 0);
+  call.Value(0);
 }
 
 void PosixTimers::Enqueue(const Timer& timer) {
@@ -95,46 +91,38 @@ void PosixTimers::Enqueue(const Timer& timer) {
              is_told ? timer.state.deadline : VirtualTime::Infinity());
 }
 
-void PosixTimers::Serve(const seccomp_notif& notification, const Tracee& tracee, VirtualTime now,
-                        NotifyListener& listener) {
-  const auto& arguments = notification.data.args;
-  const auto it = timers_.find({tracee.process, static_cast<int32_t>(arguments[0])});
-  if (it == timers_.end()) return listener.ReplyContinue(notification.id);
+void PosixTimers::Serve(const TrappedCall& call, VirtualTime now) {
+  const auto it = timers_.find({call.process(), static_cast<int32_t>(call.Word(0))});
+  if (it == timers_.end()) return call.Continue();
   Timer& timer = it->second;
-  switch (notification.data.nr) {
+  switch (call.number()) {
     case SYS_timer_settime:
-      return SetTime(timer, notification, now, listener);
+      return SetTime(timer, call, now);
     case SYS_timer_gettime: {
-      const RemoteMemory memory(static_cast<pid_t>(notification.pid));
-      const bool written = memory.WriteObject(RemoteAddress{arguments[1]}, timer.Left(now));
-      return written ? listener.ReplyValue(notification.id, 0)
-                     : listener.ReplyError(notification.id, EFAULT);
+      const bool written = call.memory().WriteObject(call.Address(1), timer.Left(now));
+      return written ? call.Value(0) : call.Error(EFAULT);
     }
     case SYS_timer_getoverrun:
-      return listener.ReplyValue(notification.id, timer.overruns);
+      return call.Value(timer.overruns);
     case SYS_timer_delete:
       queue_.Remove(KeyOf(timer.process, timer.id));
       timers_.erase(it);
-      return listener.ReplyValue(notification.id, 0);
+      return call.Value(0);
   }
 }
 
-void PosixTimers::SetTime(Timer& timer, const seccomp_notif& notification, VirtualTime now,
-                          NotifyListener& listener) {
-  const auto& arguments = notification.data.args;
-  const RemoteMemory memory(static_cast<pid_t>(notification.pid));
-  const auto setting = memory.ReadObject<itimerspec>(RemoteAddress{arguments[2]});
+void PosixTimers::SetTime(Timer& timer, const TrappedCall& call, VirtualTime now) {
+  const auto setting = call.memory().ReadObject<itimerspec>(call.Address(2));
   const bool accessible =
-      setting &&
-      (arguments[3] == 0 || memory.WriteObject(RemoteAddress{arguments[3]}, timer.Left(now)));
-  if (!accessible) return listener.ReplyError(notification.id, EFAULT);
+      setting && (call.Word(3) == 0 || call.memory().WriteObject(call.Address(3), timer.Left(now)));
+  if (!accessible) return call.Error(EFAULT);
   if (!IsValid(setting->it_value) || !IsValid(setting->it_interval)) {
-    return listener.ReplyError(notification.id, EINVAL);
+    return call.Error(EINVAL);
   }
   timer.overruns = 0;
-  timer.state.Arm(*setting, (arguments[1] & TIMER_ABSTIME) != 0, now, realtime_offset_);
+  timer.state.Arm(*setting, (call.Word(1) & TIMER_ABSTIME) != 0, now, realtime_offset_);
   Enqueue(timer);
-  listener.ReplyValue(notification.id, 0);
+  call.Value(0);
 }
 
 void PosixTimers::Expire(const TimerKey& key, VirtualTime now) {

@@ -2,7 +2,6 @@
 #ifndef PHANTORA_TRAP_TIME_TIMERS_POSIX_TIMERS_H_
 #define PHANTORA_TRAP_TIME_TIMERS_POSIX_TIMERS_H_
 
-#include <linux/seccomp.h>
 #include <sys/types.h>
 
 #include <cstdint>
@@ -10,8 +9,7 @@
 #include <utility>
 
 #include "clock/virtual_time.h"
-#include "trap/linux/notify_listener.h"
-#include "trap/linux/tracees.h"
+#include "trap/linux/trapped_call.h"
 #include "trap/time/timers/timer_queue.h"
 #include "trap/time/timers/timer_state.h"
 
@@ -25,10 +23,9 @@ class PosixTimers {
   PosixTimers(int64_t realtime_offset, TimerQueue* queue)
       : realtime_offset_(realtime_offset), queue_(*queue) {}
 
-  void Create(const seccomp_notif& notification, const Tracee& tracee, NotifyListener& listener);
+  void Create(const TrappedCall& call);
   // timer_settime, timer_gettime, timer_getoverrun, timer_delete; the kernel's if not one of these.
-  void Serve(const seccomp_notif& notification, const Tracee& tracee, VirtualTime now,
-             NotifyListener& listener);
+  void Serve(const TrappedCall& call, VirtualTime now);
 
   void Expire(const TimerKey& key, VirtualTime now);
   // exec deletes them, and so does the end.
@@ -50,9 +47,8 @@ class PosixTimers {
   };
 
   // EINVAL, EFAULT or 0.
-  static int ReadEvent(const seccomp_notif& notification, Timer& timer);
-  void SetTime(Timer& timer, const seccomp_notif& notification, VirtualTime now,
-               NotifyListener& listener);
+  static int ReadEvent(const TrappedCall& call, Timer& timer);
+  void SetTime(Timer& timer, const TrappedCall& call, VirtualTime now);
   void Enqueue(const Timer& timer);
   static void Signal(Timer& timer, int64_t expirations);
 

@@ -22,26 +22,25 @@ bool VirtualTimers::Serves(int call) {
   }
 }
 
-void VirtualTimers::Serve(const seccomp_notif& notification, const Tracee& tracee, VirtualTime now,
-                          NotifyListener& listener) {
-  switch (notification.data.nr) {
+void VirtualTimers::Serve(const TrappedCall& call, VirtualTime now) {
+  switch (call.number()) {
     case SYS_alarm:
-      return interval_.SetAlarm(notification, tracee, now, listener);
+      return interval_.SetAlarm(call, now);
     case SYS_setitimer:
-      return interval_.Set(notification, tracee, now, listener);
+      return interval_.Set(call, now);
     case SYS_getitimer:
-      return interval_.Get(notification, tracee, now, listener);
+      return interval_.Get(call, now);
     case SYS_timer_create:
-      return posix_.Create(notification, tracee, listener);
+      return posix_.Create(call);
     case SYS_timer_settime:
     case SYS_timer_gettime:
     case SYS_timer_getoverrun:
     case SYS_timer_delete:
-      return posix_.Serve(notification, tracee, now, listener);
+      return posix_.Serve(call, now);
     case SYS_timerfd_settime:
-      return descriptors_.Set(notification, tracee, now, listener);
+      return descriptors_.Set(call, now);
     case SYS_timerfd_gettime:
-      return descriptors_.Get(notification, tracee, now, listener);
+      return descriptors_.Get(call, now);
   }
 }
 

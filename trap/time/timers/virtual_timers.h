@@ -2,7 +2,6 @@
 #ifndef PHANTORA_TRAP_TIME_TIMERS_VIRTUAL_TIMERS_H_
 #define PHANTORA_TRAP_TIME_TIMERS_VIRTUAL_TIMERS_H_
 
-#include <linux/seccomp.h>
 #include <sys/types.h>
 
 #include <cstdint>
@@ -10,8 +9,7 @@
 #include <vector>
 
 #include "clock/virtual_time.h"
-#include "trap/linux/notify_listener.h"
-#include "trap/linux/tracees.h"
+#include "trap/linux/trapped_call.h"
 #include "trap/time/timers/descriptor_timers.h"
 #include "trap/time/timers/interval_timers.h"
 #include "trap/time/timers/posix_timers.h"
@@ -36,8 +34,7 @@ class VirtualTimers {
   // Is it a system call about timers?
   static bool Serves(int call);
   // `now`: the caller's time.
-  void Serve(const seccomp_notif& notification, const Tracee& tracee, VirtualTime now,
-             NotifyListener& listener);
+  void Serve(const TrappedCall& call, VirtualTime now);
 
   // When a timer expires next, and whose; Infinity for none.
   Due Earliest() const { return queue_.Earliest(); }

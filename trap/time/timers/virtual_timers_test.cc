@@ -55,7 +55,7 @@ class VirtualTimersTest : public ::testing::Test {
                              VirtualTime now = kNow) {
     EXPECT_TRUE(VirtualTimers::Serves(call));
     FakeListener listener;
-    timers_.Serve(CallOf(getpid(), 1, call, arguments), self_, now, listener);
+    timers_.Serve(TrappedCall(CallOf(getpid(), 1, call, arguments), self_, listener), now);
     EXPECT_EQ(listener.doubles(), 0);
     return listener.AnswerOf(1).value();
   }

@@ -2,8 +2,7 @@
 
 namespace phantora {
 
-ClockWait::ClockWait(const seccomp_notif& notification, VirtualTime deadline)
-    : TimedWait(notification, nullptr) {
+ClockWait::ClockWait(const CallArguments& call, VirtualTime deadline) : TimedWait(call, nullptr) {
   set_deadline(deadline);
 }
 

@@ -8,7 +8,7 @@ namespace phantora {
 
 class ClockWait : public TimedWait {
  public:
-  ClockWait(const seccomp_notif& notification, VirtualTime deadline);
+  ClockWait(const CallArguments& call, VirtualTime deadline);
 
   const char* name() const override { return "clock read"; }
   bool is_clock() const override { return true; }

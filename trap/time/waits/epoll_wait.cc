@@ -7,10 +7,10 @@
 
 namespace phantora {
 
-EpollWait::EpollWait(const seccomp_notif& notification, const Present& present, Memory memory)
-    : WatchedWait(notification, std::move(memory)) {
-  if (notification.data.nr != SYS_epoll_wait) set_mask(ReadMask(argument(4)));
-  if (notification.data.nr == SYS_epoll_pwait2) {
+EpollWait::EpollWait(const CallArguments& call, const Present& present, Memory memory)
+    : WatchedWait(call, std::move(memory)) {
+  if (call.number() != SYS_epoll_wait) set_mask(ReadMask(argument(4)));
+  if (call.number() == SYS_epoll_pwait2) {
     Relative(present.now, argument(3));
   } else {
     RelativeMilliseconds(present.now, argument(3));

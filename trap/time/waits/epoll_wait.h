@@ -8,7 +8,7 @@ namespace phantora {
 
 class EpollWait : public WatchedWait {
  public:
-  EpollWait(const seccomp_notif& notification, const Present& present, Memory memory);
+  EpollWait(const CallArguments& call, const Present& present, Memory memory);
 
   const char* name() const override { return "epoll_wait"; }
   void TimeOut(NotifyListener& listener, VirtualTime now) const override;

@@ -22,9 +22,9 @@ struct FutexWaiter {
 
 }  // namespace
 
-FutexWait::FutexWait(const seccomp_notif& notification, const Present& present, Memory memory)
-    : TimedWait(notification, std::move(memory)) {
-  notification.data.nr == SYS_futex ? ParseOne(present) : ParseMany(present);
+FutexWait::FutexWait(const CallArguments& call, const Present& present, Memory memory)
+    : TimedWait(call, std::move(memory)) {
+  call.number() == SYS_futex ? ParseOne(present) : ParseMany(present);
   if (waits() && Changed()) Invalid(EAGAIN);
 }
 
@@ -76,7 +76,7 @@ void FutexWait::TimeOut(NotifyListener& listener, VirtualTime /*now*/) const {
 }
 
 void FutexWait::Ready(NotifyListener& listener, VirtualTime /*now*/) const {
-  const bool many = notification().data.nr == SYS_futex_waitv;
+  const bool many = arguments().number() == SYS_futex_waitv;
   listener.ReplyValue(id(), many ? static_cast<int64_t>(ChangedWord().value_or(0)) : 0);
 }
 

@@ -12,7 +12,7 @@ namespace phantora {
 // The waiters of the kernel's futexes cannot be joined from outside, so the words are looked at.
 class FutexWait : public TimedWait {
  public:
-  FutexWait(const seccomp_notif& notification, const Present& present, Memory memory);
+  FutexWait(const CallArguments& call, const Present& present, Memory memory);
 
   const char* name() const override { return "futex"; }
   bool is_polled() const override { return true; }

@@ -16,13 +16,13 @@
 namespace phantora {
 namespace {
 
-using Maker = std::unique_ptr<TimedWait> (*)(const seccomp_notif&, const TimedWait::Present&,
+using Maker = std::unique_ptr<TimedWait> (*)(const CallArguments&, const TimedWait::Present&,
                                              TimedWait::Memory);
 
 template <typename Wait>
-std::unique_ptr<TimedWait> Make(const seccomp_notif& notification,
-                                const TimedWait::Present& present, TimedWait::Memory memory) {
-  return std::make_unique<Wait>(notification, present, std::move(memory));
+std::unique_ptr<TimedWait> Make(const CallArguments& call, const TimedWait::Present& present,
+                                TimedWait::Memory memory) {
+  return std::make_unique<Wait>(call, present, std::move(memory));
 }
 
 constexpr struct {
@@ -57,10 +57,10 @@ Maker MakerOf(int call) {
 
 bool IsWait(int call) { return MakerOf(call) != nullptr; }
 
-std::unique_ptr<TimedWait> ParseWait(const seccomp_notif& notification,
-                                     const TimedWait::Present& present, TimedWait::Memory memory) {
-  const Maker make = MakerOf(notification.data.nr);
-  return make == nullptr ? nullptr : make(notification, present, std::move(memory));
+std::unique_ptr<TimedWait> ParseWait(const CallArguments& call, const TimedWait::Present& present,
+                                     TimedWait::Memory memory) {
+  const Maker make = MakerOf(call.number());
+  return make == nullptr ? nullptr : make(call, present, std::move(memory));
 }
 
 }  // namespace phantora

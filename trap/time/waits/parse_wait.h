@@ -15,8 +15,7 @@ bool IsWait(int call);
 
 // Reads the arguments; verdict() tells what to do then. nullptr if it is no such call. `memory`: of
 // the caller; nullptr for the real one.
-std::unique_ptr<TimedWait> ParseWait(const seccomp_notif& notification,
-                                     const TimedWait::Present& present,
+std::unique_ptr<TimedWait> ParseWait(const CallArguments& call, const TimedWait::Present& present,
                                      TimedWait::Memory memory = nullptr);
 
 }  // namespace phantora

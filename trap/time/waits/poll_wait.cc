@@ -10,9 +10,9 @@
 
 namespace phantora {
 
-PollWait::PollWait(const seccomp_notif& notification, const Present& present, Memory memory)
-    : WatchedWait(notification, std::move(memory)) {
-  if (notification.data.nr == SYS_ppoll) {
+PollWait::PollWait(const CallArguments& call, const Present& present, Memory memory)
+    : WatchedWait(call, std::move(memory)) {
+  if (call.number() == SYS_ppoll) {
     set_mask(ReadMask(argument(3)));
     Relative(present.now, argument(2));
   } else {
@@ -83,7 +83,7 @@ void PollWait::Ready(NotifyListener& listener, VirtualTime now) const {
 }
 
 void PollWait::WriteRemaining(VirtualTime now, bool /*interrupted*/) const {
-  if (notification().data.nr != SYS_ppoll) return;
+  if (arguments().number() != SYS_ppoll) return;
   // Where it cannot be written, the kernel would not complain either.
   memory().WriteObject(RemoteAddress{argument(2)}, Remaining(deadline(), now));
 }

@@ -12,7 +12,7 @@ namespace phantora {
 
 class PollWait : public WatchedWait {
  public:
-  PollWait(const seccomp_notif& notification, const Present& present, Memory memory);
+  PollWait(const CallArguments& call, const Present& present, Memory memory);
 
   const char* name() const override { return "poll"; }
   bool CollectReady() override;

@@ -12,12 +12,12 @@
 
 namespace phantora {
 
-QueueWait::QueueWait(const seccomp_notif& notification, const Present& present, Memory memory)
-    : WatchedWait(notification, std::move(memory)) {
+QueueWait::QueueWait(const CallArguments& call, const Present& present, Memory memory)
+    : WatchedWait(call, std::move(memory)) {
   const auto time = ReadTimeout(argument(4));
   if (!time) return;
   set_deadline(InstantOf(CLOCK_REALTIME, *time, present.realtime_offset));
-  const bool sends = notification.data.nr == SYS_mq_timedsend;
+  const bool sends = call.number() == SYS_mq_timedsend;
   AddWatch(static_cast<int>(argument(0)), sends ? uint32_t{EPOLLOUT} : uint32_t{EPOLLIN});
 }
 

@@ -8,7 +8,7 @@ namespace phantora {
 
 class QueueWait : public WatchedWait {
  public:
-  QueueWait(const seccomp_notif& notification, const Present& present, Memory memory);
+  QueueWait(const CallArguments& call, const Present& present, Memory memory);
 
   const char* name() const override { return "message queue"; }
   void TimeOut(NotifyListener& listener, VirtualTime now) const override;

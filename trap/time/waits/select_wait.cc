@@ -13,9 +13,9 @@
 
 namespace phantora {
 
-SelectWait::SelectWait(const seccomp_notif& notification, const Present& present, Memory memory)
-    : WatchedWait(notification, std::move(memory)) {
-  if (notification.data.nr == SYS_pselect6) {
+SelectWait::SelectWait(const CallArguments& call, const Present& present, Memory memory)
+    : WatchedWait(call, std::move(memory)) {
+  if (call.number() == SYS_pselect6) {
     // A pointer to a pointer to the mask, and its size.
     set_mask(ReadMask(this->memory().ReadObject<uint64_t>(RemoteAddress{argument(5)}).value_or(0)));
     Relative(present.now, argument(4));
@@ -70,7 +70,7 @@ void SelectWait::WriteRemaining(VirtualTime now, bool /*interrupted*/) const {
   // Where it cannot be written, the kernel would not complain either.
   const timespec remaining = Remaining(deadline(), now);
   const RemoteAddress at{argument(4)};
-  if (notification().data.nr == SYS_pselect6) {
+  if (arguments().number() == SYS_pselect6) {
     memory().WriteObject(at, remaining);
   } else {
     memory().WriteObject(at,

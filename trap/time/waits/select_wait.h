@@ -8,7 +8,7 @@ namespace phantora {
 
 class SelectWait : public WatchedWait {
  public:
-  SelectWait(const seccomp_notif& notification, const Present& present, Memory memory);
+  SelectWait(const CallArguments& call, const Present& present, Memory memory);
 
   const char* name() const override { return "select"; }
   void TimeOut(NotifyListener& listener, VirtualTime now) const override;

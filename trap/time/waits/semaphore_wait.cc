@@ -15,9 +15,8 @@ constexpr uint64_t kMostSemaphores = 500;
 
 }  // namespace
 
-SemaphoreWait::SemaphoreWait(const seccomp_notif& notification, const Present& present,
-                             Memory memory)
-    : TimedWait(notification, std::move(memory)) {
+SemaphoreWait::SemaphoreWait(const CallArguments& call, const Present& present, Memory memory)
+    : TimedWait(call, std::move(memory)) {
   Relative(present.now, argument(3));
   if (!waits()) return;
   operations_.resize(std::min<uint64_t>(static_cast<uint32_t>(argument(2)), kMostSemaphores));

@@ -13,7 +13,7 @@ namespace phantora {
 // System V semaphores are named system-wide, so their values can be looked at from here.
 class SemaphoreWait : public TimedWait {
  public:
-  SemaphoreWait(const seccomp_notif& notification, const Present& present, Memory memory);
+  SemaphoreWait(const CallArguments& call, const Present& present, Memory memory);
 
   const char* name() const override { return "semtimedop"; }
   bool is_polled() const override { return true; }

@@ -6,8 +6,8 @@
 
 namespace phantora {
 
-SignalWait::SignalWait(const seccomp_notif& notification, const Present& present, Memory memory)
-    : TimedWait(notification, std::move(memory)) {
+SignalWait::SignalWait(const CallArguments& call, const Present& present, Memory memory)
+    : TimedWait(call, std::move(memory)) {
   // Before the timeout, as in kernel/signal.c SYSCALL_DEFINE4(rt_sigtimedwait).
   const auto wanted = this->memory().ReadObject<uint64_t>(RemoteAddress{argument(0)});
   if (!wanted) {

@@ -10,7 +10,7 @@ namespace phantora {
 
 class SignalWait : public TimedWait {
  public:
-  SignalWait(const seccomp_notif& notification, const Present& present, Memory memory);
+  SignalWait(const CallArguments& call, const Present& present, Memory memory);
 
   const char* name() const override { return "sigtimedwait"; }
   bool AwaitsSignal(uint64_t pending) const override { return (wanted_ & pending) != 0; }

@@ -9,9 +9,9 @@
 
 namespace phantora {
 
-SleepWait::SleepWait(const seccomp_notif& notification, const Present& present, Memory memory)
-    : TimedWait(notification, std::move(memory)) {
-  if (notification.data.nr == SYS_nanosleep) {
+SleepWait::SleepWait(const CallArguments& call, const Present& present, Memory memory)
+    : TimedWait(call, std::move(memory)) {
+  if (call.number() == SYS_nanosleep) {
     Relative(present.now, argument(0));
   } else {
     ParseOfClock(present);
@@ -33,7 +33,7 @@ void SleepWait::ParseOfClock(const Present& present) {
 
 void SleepWait::WriteRemaining(VirtualTime now, bool interrupted) const {
   if (!interrupted) return;
-  const bool of_clock = notification().data.nr == SYS_clock_nanosleep;
+  const bool of_clock = arguments().number() == SYS_clock_nanosleep;
   if (of_clock && (argument(1) & TIMER_ABSTIME) != 0) return;
   // Where it cannot be written, nobody is told.
   memory().WriteObject(RemoteAddress{argument(of_clock ? 3 : 1)}, Remaining(deadline(), now));

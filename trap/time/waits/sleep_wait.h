@@ -8,7 +8,7 @@ namespace phantora {
 
 class SleepWait : public TimedWait {
  public:
-  SleepWait(const seccomp_notif& notification, const Present& present, Memory memory);
+  SleepWait(const CallArguments& call, const Present& present, Memory memory);
 
   const char* name() const override { return "sleep"; }
   void TimeOut(NotifyListener& listener, VirtualTime now) const override;

@@ -8,11 +8,10 @@
 
 namespace phantora {
 
-TimedWait::TimedWait(const seccomp_notif& notification, Memory memory)
-    : notification_(notification),
-      memory_(memory != nullptr
-                  ? std::move(memory)
-                  : std::make_shared<RemoteMemory>(static_cast<pid_t>(notification.pid))) {}
+TimedWait::TimedWait(const CallArguments& call, Memory memory)
+    : arguments_(call),
+      memory_(memory != nullptr ? std::move(memory)
+                                : std::make_shared<RemoteMemory>(call.thread())) {}
 
 std::optional<uint64_t> TimedWait::ReadMask(uint64_t address) const {
   if (address == 0) return std::nullopt;

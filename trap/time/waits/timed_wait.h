@@ -3,7 +3,6 @@
 #ifndef PHANTORA_TRAP_TIME_WAITS_TIMED_WAIT_H_
 #define PHANTORA_TRAP_TIME_WAITS_TIMED_WAIT_H_
 
-#include <linux/seccomp.h>
 #include <sys/types.h>
 #include <time.h>
 
@@ -14,6 +13,7 @@
 #include <vector>
 
 #include "clock/virtual_time.h"
+#include "trap/linux/call_arguments.h"
 #include "trap/linux/notify_listener.h"
 #include "trap/linux/remote_memory.h"
 #include "trap/time/transfer_call.h"
@@ -45,9 +45,9 @@ class TimedWait {
   Verdict verdict() const { return verdict_; }
   int error() const { return error_; }
   VirtualTime deadline() const { return deadline_; }
-  uint64_t id() const { return notification_.id; }
-  pid_t thread() const { return static_cast<pid_t>(notification_.pid); }
-  const seccomp_notif& notification() const { return notification_; }
+  uint64_t id() const { return arguments_.id(); }
+  pid_t thread() const { return arguments_.thread(); }
+  const CallArguments& arguments() const { return arguments_; }
   // Why the kernel has to keep the timeout, in real time; nullptr if it has not.
   const char* left_to_kernel() const { return left_to_kernel_; }
   // The signals that are blocked during the call, where it says so itself.
@@ -92,10 +92,10 @@ class TimedWait {
 
  protected:
   // `memory`: of the caller; nullptr for the real one.
-  TimedWait(const seccomp_notif& notification, Memory memory);
+  TimedWait(const CallArguments& call, Memory memory);
 
   const RemoteMemory& memory() const { return *memory_; }
-  uint64_t argument(int index) const { return notification_.data.args[index]; }
+  uint64_t argument(int index) const { return arguments_.Word(index); }
   void set_deadline(VirtualTime deadline) { deadline_ = deadline; }
   void set_mask(std::optional<uint64_t> mask) { mask_ = mask; }
   // Reads a mask of signals; 0 is none.
@@ -119,7 +119,7 @@ class TimedWait {
   virtual void WriteRemaining(VirtualTime /*now*/, bool /*interrupted*/) const {}
 
  private:
-  const seccomp_notif notification_;
+  const CallArguments arguments_;
   const Memory memory_;
   Verdict verdict_ = Verdict::kWait;
   int error_ = 0;

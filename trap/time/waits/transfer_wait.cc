@@ -5,12 +5,12 @@
 
 namespace phantora {
 
-TransferWait::TransferWait(const seccomp_notif& notification, const TransferCall& call,
+TransferWait::TransferWait(const CallArguments& call, const TransferCall& transfer,
                            VirtualTime deadline)
-    : WatchedWait(notification, nullptr), call_(call) {
+    : WatchedWait(call, nullptr), transfer_(transfer) {
   set_deadline(deadline);
-  const bool sends = call.kind == TransferCall::Kind::kSend;
-  AddWatch(call.descriptor, sends ? uint32_t{EPOLLOUT} : uint32_t{EPOLLIN});
+  const bool sends = transfer.kind == TransferCall::Kind::kSend;
+  AddWatch(transfer.descriptor, sends ? uint32_t{EPOLLOUT} : uint32_t{EPOLLIN});
 }
 
 void TransferWait::TimeOut(NotifyListener& listener, VirtualTime /*now*/) const {

@@ -10,16 +10,16 @@ namespace phantora {
 
 class TransferWait : public WatchedWait {
  public:
-  TransferWait(const seccomp_notif& notification, const TransferCall& call, VirtualTime deadline);
+  TransferWait(const CallArguments& call, const TransferCall& transfer, VirtualTime deadline);
 
   const char* name() const override { return "call on a descriptor"; }
-  const TransferCall* transfer() const override { return &call_; }
+  const TransferCall* transfer() const override { return &transfer_; }
   int copy() const override { return all_copies().empty() ? -1 : all_copies()[0].get(); }
   void TimeOut(NotifyListener& listener, VirtualTime now) const override;
   void Interrupt(NotifyListener& listener, VirtualTime now) const override;
 
  private:
-  const TransferCall call_;
+  const TransferCall transfer_;
 };
 
 }  // namespace phantora

@@ -11,10 +11,14 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <string_view>
+#include <optional>
 #include <utility>
 
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 
 namespace phantora {
 namespace {
@@ -23,6 +27,16 @@ namespace {
 // greed of one rank is not felt by the others; but always some.
 constexpr size_t kShare = 16;
 constexpr size_t kFewest = 256;
+
+// The inode in "pipe:[123]", which no file can be called: their names begin with a slash.
+std::optional<ino_t> PipeOf(absl::string_view name) {
+  ino_t inode = 0;
+  if (!absl::ConsumePrefix(&name, "pipe:[") || !absl::ConsumeSuffix(&name, "]") ||
+      !absl::SimpleAtoi(name, &inode)) {
+    return std::nullopt;
+  }
+  return inode;
+}
 
 }  // namespace
 
@@ -59,6 +73,7 @@ absl::StatusOr<UniqueFd> OpenFiles::Add(std::shared_ptr<DeviceFile> device, pid_
       return absl::ResourceExhaustedError(absl::StrCat("epoll_ctl: ", std::strerror(errno)));
     }
   }
+  if (S_ISFIFO(status.st_mode)) pipes_ = status.st_dev;
   const Identity identity{status.st_dev, status.st_ino};
   keepers_[handle.keeper.get()] = identity;
   files_[identity] = File{std::move(device), std::move(handle.keeper), owner, opener};
@@ -67,17 +82,22 @@ absl::StatusOr<UniqueFd> OpenFiles::Add(std::shared_ptr<DeviceFile> device, pid_
 }
 
 std::shared_ptr<DeviceFile> OpenFiles::Find(pid_t process, int descriptor) {
-  char path[64], target[32];
+  char path[64], target[40];
   snprintf(path, sizeof path, "/proc/%d/fd/%d", process, descriptor);
   // Any descriptor comes here, also of a file whose server does not answer (FUSE, a
   // network file system): neither its name nor cached attributes wait for that.
   const ssize_t length = readlink(path, target, sizeof target);
-  const std::string_view name(target, length > 0 ? static_cast<size_t>(length) : 0);
-  if (name.substr(0, 6) != "pipe:[" && name.substr(0, 8) != "/memfd:p") return nullptr;
-  struct statx status;
-  if (statx(AT_FDCWD, path, AT_STATX_DONT_SYNC, STATX_INO, &status) != 0) return nullptr;
-  auto it = files_.find(Identity{makedev(status.stx_dev_major, status.stx_dev_minor),
-                                 static_cast<ino_t>(status.stx_ino)});
+  const absl::string_view name(target, length > 0 ? static_cast<size_t>(length) : 0);
+  Identity identity{};
+  if (const auto inode = PipeOf(name)) {
+    identity = {pipes_, *inode};
+  } else if (absl::StartsWith(name, "/memfd:p")) {
+    struct statx status;
+    if (statx(AT_FDCWD, path, AT_STATX_DONT_SYNC, STATX_INO, &status) != 0) return nullptr;
+    identity = {makedev(status.stx_dev_major, status.stx_dev_minor),
+                static_cast<ino_t>(status.stx_ino)};
+  }
+  const auto it = files_.find(identity);
   return it == files_.end() ? nullptr : it->second.device;
 }
 

@@ -56,6 +56,7 @@ class OpenFiles {
   void Uncount(pid_t opener);
 
   const int epoll_;
+  dev_t pipes_ = 0;  // where the kernel has all pipes
   absl::flat_hash_map<Identity, File> files_;
   absl::flat_hash_map<int, Identity> keepers_;
   absl::flat_hash_map<pid_t, size_t> opened_by_;

@@ -69,6 +69,17 @@ TEST_F(OpenFilesTest, TheLastCloseAnywhereEndsTheDevice) {
   EXPECT_EQ(files_.size(), 0u);
 }
 
+TEST_F(OpenFilesTest, PipesOfTheProgramsAreNone) {
+  const auto file = files_.Add(std::make_shared<Device>(&destroyed_), getpid());
+  ASSERT_TRUE(file.ok());
+  int own[2];
+  ASSERT_EQ(pipe(own), 0);
+  for (const int end : own) {
+    EXPECT_EQ(files_.Find(getpid(), end), nullptr);
+    close(end);
+  }
+}
+
 TEST_F(OpenFilesTest, ADeviceIsNeverReadable) {
   auto file = files_.Add(std::make_shared<Device>(&destroyed_), getpid());
   ASSERT_TRUE(file.ok());

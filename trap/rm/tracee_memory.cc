@@ -32,10 +32,20 @@ absl::StatusOr<std::shared_ptr<TraceeAddressSpace>> TraceeAddressSpace::Open(pid
   if (!file.valid()) {
     return absl::ErrnoToStatus(errno, absl::StrCat("cannot open the memory of process ", process));
   }
-  return std::shared_ptr<TraceeAddressSpace>(new TraceeAddressSpace(std::move(file)));
+  return std::shared_ptr<TraceeAddressSpace>(new TraceeAddressSpace(process, std::move(file)));
+}
+
+bool TraceeAddressSpace::ReadByNumber(RemoteAddress from, void* out, uint64_t length) const {
+  // What has been read was the process's if its address space is there still: the number of one
+  // that has died is free only after that has ended (kernel/exit.c do_exit). There is no such way
+  // to write, where it would have to be known before.
+  return RemoteMemory(process_).Read(from, out, length) && !HasEnded();
 }
 
 bool TraceeAddressSpace::Read(RemoteAddress from, void* out, uint64_t length) const {
+  // The kernel copies what it reads of the file twice (fs/proc/base.c mem_rw).
+  constexpr uint64_t kMuch = 64 << 10;
+  if (length >= kMuch && ReadByNumber(from, out, length)) return true;
   return MoveAll(length, [&](uint64_t done, uint64_t left) {
     return pread(file_.get(), static_cast<uint8_t*>(out) + done, left,
                  static_cast<off_t>(from + done));

@@ -10,18 +10,19 @@
 
 #include <csignal>
 #include <cstring>
+#include <vector>
 
 namespace phantora {
 namespace {
 
-constexpr uint64_t kPage = 4096;
+constexpr uint64_t kBytes = 128 << 10;  // more than one; enough to be read at once
 
 // A child process with the page of the test at the same address. It does what it is told to by a
 // byte: 'e' executes cat, which answers every byte, 'x' exits.
 class TraceeMemoryTest : public testing::Test {
  protected:
   void SetUp() override {
-    void* page = mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void* page = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     ASSERT_NE(page, MAP_FAILED);
     page_ = static_cast<char*>(page);
     std::strcpy(page_, "of the child");
@@ -40,7 +41,7 @@ class TraceeMemoryTest : public testing::Test {
       kill(child_, SIGKILL);
       waitpid(child_, nullptr, 0);
     }
-    munmap(page_, kPage);
+    munmap(page_, kBytes);
   }
 
   void Child() {
@@ -67,11 +68,14 @@ class TraceeMemoryTest : public testing::Test {
   TraceeMemory Memory() {
     auto space = spaces_.Of(child_);
     EXPECT_TRUE(space.ok()) << space.status();
-    return TraceeMemory(*space, RemoteAddress{reinterpret_cast<uint64_t>(page_)}, kPage);
+    return TraceeMemory(*space, RemoteAddress{reinterpret_cast<uint64_t>(page_)}, kBytes);
   }
+  // In a small part and as a whole, which are read in different ways.
   static bool Readable(TraceeMemory& memory) {
-    char byte;
-    return memory.Read(0, &byte, 1);
+    std::vector<char> bytes(kBytes);
+    const bool one = memory.Read(0, bytes.data(), 1);
+    EXPECT_EQ(memory.Read(0, bytes.data(), kBytes), one);
+    return one;
   }
 
   char* page_ = nullptr;
@@ -86,7 +90,7 @@ TEST_F(TraceeMemoryTest, ReadsAndWritesTheProcess) {
   ASSERT_TRUE(memory.Read(0, text, sizeof text));
   EXPECT_STREQ(text, "of the child");
   ASSERT_TRUE(memory.Write(3, "our", 3));
-  ASSERT_TRUE(memory.Zero(6, kPage - 6));
+  ASSERT_TRUE(memory.Zero(6, kBytes - 6));
   ASSERT_TRUE(memory.Read(0, text, sizeof text));
   EXPECT_STREQ(text, "of our");
   EXPECT_STREQ(page_, "of the test");
@@ -95,12 +99,12 @@ TEST_F(TraceeMemoryTest, ReadsAndWritesTheProcess) {
 TEST_F(TraceeMemoryTest, ItEndsWhereItEnds) {
   TraceeMemory memory = Memory();
   char byte = 0;
-  EXPECT_TRUE(memory.Read(kPage - 1, &byte, 1));
-  EXPECT_FALSE(memory.Read(kPage, &byte, 1));
+  EXPECT_TRUE(memory.Read(kBytes - 1, &byte, 1));
+  EXPECT_FALSE(memory.Read(kBytes, &byte, 1));
   EXPECT_FALSE(memory.Write(~uint64_t{0}, &byte, 1));
   // Addresses that the process does not have.
-  for (uint64_t address : {uint64_t{0}, uint64_t{1} << 63, ~uint64_t{0} - kPage}) {
-    TraceeMemory nowhere(*spaces_.Of(child_), RemoteAddress{address}, 2 * kPage);
+  for (uint64_t address : {uint64_t{0}, uint64_t{1} << 63, ~uint64_t{0} - kBytes}) {
+    TraceeMemory nowhere(*spaces_.Of(child_), RemoteAddress{address}, 2 * kBytes);
     EXPECT_FALSE(nowhere.Read(0, &byte, 1)) << address;
     EXPECT_FALSE(nowhere.Write(0, &byte, 1)) << address;
   }
@@ -112,7 +116,7 @@ TEST_F(TraceeMemoryTest, TheMemoryOfADeadProcessIsGone) {
   char byte = 'z';
   EXPECT_FALSE(memory.Read(0, &byte, 1));
   EXPECT_FALSE(memory.Write(0, &byte, 1));
-  EXPECT_FALSE(memory.Zero(0, kPage));
+  EXPECT_FALSE(memory.Zero(0, kBytes));
 }
 
 TEST_F(TraceeMemoryTest, AnotherProcessWithTheNumberOfADeadOneIsNotTouched) {

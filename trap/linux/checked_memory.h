@@ -17,21 +17,27 @@ namespace phantora {
 // the parent's.
 class CheckedMemory : public RemoteMemory {
  public:
-  CheckedMemory(pid_t thread, uint64_t call, NotifyListener* listener)
-      : RemoteMemory(thread), call_(call), listener_(listener) {}
+  // `just_seen`: since the call was received, the thread was seen to be its process's
+  // (Tracees::CallerOf), which is as good as one look more before the first write.
+  CheckedMemory(pid_t thread, uint64_t call, NotifyListener* listener, bool just_seen = false)
+      : RemoteMemory(thread), call_(call), listener_(listener), just_seen_(just_seen) {}
 
   bool Read(RemoteAddress from, void* out, uint64_t length) const override {
+    just_seen_ = false;
     if (!RemoteMemory::Read(from, out, length)) return false;
     if (!has_read_) has_read_ = listener_->StillPending(call_);
     return has_read_;
   }
   bool Write(RemoteAddress to, const void* data, uint64_t length) const override {
-    return listener_->StillPending(call_) && RemoteMemory::Write(to, data, length);
+    if (!just_seen_ && !listener_->StillPending(call_)) return false;
+    just_seen_ = false;
+    return RemoteMemory::Write(to, data, length);
   }
 
  private:
   const uint64_t call_;
   NotifyListener* const listener_;
+  mutable bool just_seen_;
   mutable bool has_read_ = false;  // and was pending after that
 };
 

@@ -24,7 +24,7 @@ class TrappedCall : public CallArguments {
       : CallArguments(notification),
         tracee_(tracee),
         listener_(listener),
-        memory_(thread(), id(), &listener) {}
+        memory_(thread(), id(), &listener, true) {}
   TrappedCall(const TrappedCall&) = delete;
   TrappedCall& operator=(const TrappedCall&) = delete;
 

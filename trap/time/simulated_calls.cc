@@ -170,10 +170,9 @@ bool SimulatedTime::WriteClock(const RemoteMemory& memory, RemoteAddress to, int
   return memory.WriteObject(to, value);
 }
 
-void SimulatedTime::AnswerClock(const CallArguments& call, VirtualTime now,
-                                NotifyListener& listener) {
+void SimulatedTime::AnswerClock(const CallArguments& call, const RemoteMemory& memory,
+                                VirtualTime now, NotifyListener& listener) {
   const int64_t realtime = now.nanoseconds() + realtime_offset_;
-  const CheckedMemory memory(call.thread(), call.id(), &listener);
   bool written = true;
   int64_t value = 0;
   switch (call.number()) {
@@ -252,7 +251,7 @@ void SimulatedTime::ServeClock(const TrappedCall& call) {
   } else {
     ++thread.reads;
   }
-  AnswerClock(call, shown, call.listener());
+  AnswerClock(call, call.memory(), shown, call.listener());
 }
 
 void SimulatedTime::ServeYield(const TrappedCall& call) {

@@ -169,7 +169,9 @@ void SimulatedTime::LetGo(HeldCalls::Calls::iterator call, NotifyListener& liste
             : end == End::kReady  ? "was ready:"
                                   : "was interrupted:");
   if (held.wait->is_clock()) {
-    AnswerClock(held.wait->arguments(), clocks_.ReadClock(process, held.thread), listener);
+    const CallArguments& call = held.wait->arguments();
+    AnswerClock(call, CheckedMemory(call.thread(), call.id(), &listener),
+                clocks_.ReadClock(process, held.thread), listener);
     return;
   }
   switch (end) {

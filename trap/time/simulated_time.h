@@ -131,7 +131,8 @@ class SimulatedTime {
   // io_uring_setup.
   void RefuseRing(const TrappedCall& call);
   void ServeTransfer(const TrappedCall& call, const TransferCall& transfer);
-  void AnswerClock(const CallArguments& call, VirtualTime now, NotifyListener& listener);
+  void AnswerClock(const CallArguments& call, const RemoteMemory& memory, VirtualTime now,
+                   NotifyListener& listener);
   bool WriteClock(const RemoteMemory& memory, RemoteAddress to, int clock, VirtualTime now) const;
   // The bytes of `call` that can be read from `file` were sent before this.
   void NotBeforeSender(Process& process, const TransferCall& call, const Conduit& conduit,

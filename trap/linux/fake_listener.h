@@ -3,6 +3,7 @@
 #define PHANTORA_TRAP_LINUX_FAKE_LISTENER_H_
 
 #include <linux/seccomp.h>
+#include <poll.h>
 #include <sys/types.h>
 #include <unistd.h>
 
@@ -49,6 +50,10 @@ class FakeListener : public NotifyListener {
 
   int fd() const override { return -1; }
   bool HasCall() const override { return !calls_.empty(); }
+  bool HasCallOr(int descriptor) const override {
+    pollfd readable{descriptor, POLLIN, 0};
+    return HasCall() || poll(&readable, 1, 0) > 0;
+  }
   std::optional<seccomp_notif> Receive() override {
     if (calls_.empty()) return std::nullopt;
     const seccomp_notif call = calls_.front();

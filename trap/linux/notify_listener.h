@@ -21,6 +21,8 @@ class NotifyListener {
   virtual int fd() const = 0;
   // Would Receive() return at once?
   virtual bool HasCall() const = 0;
+  // Would it, or is this descriptor readable? One question instead of two.
+  virtual bool HasCallOr(int descriptor) const = 0;
   // nullopt when there is nothing to receive: the caller died, or a signal.
   virtual std::optional<seccomp_notif> Receive() = 0;
   // Does the caller still wait for the answer? If not, its thread id may be another's by now.

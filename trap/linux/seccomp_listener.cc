@@ -43,6 +43,11 @@ bool SeccompListener::HasCall() const {
   return poll(&calls, 1, 0) > 0;
 }
 
+bool SeccompListener::HasCallOr(int descriptor) const {
+  pollfd ready[] = {{fd(), POLLIN, 0}, {descriptor, POLLIN, 0}};
+  return poll(ready, 2, 0) > 0;
+}
+
 std::optional<seccomp_notif> SeccompListener::Receive() {
   seccomp_notif notification;
   std::memset(&notification, 0, sizeof notification);

@@ -22,6 +22,7 @@ class SeccompListener : public NotifyListener {
 
   int fd() const override { return fd_.get(); }
   bool HasCall() const override;
+  bool HasCallOr(int descriptor) const override;
   std::optional<seccomp_notif> Receive() override;
   bool StillPending(uint64_t id) override;
   absl::Status ReplyDescriptor(uint64_t id, int file, bool close_on_exec) override;

@@ -14,6 +14,7 @@
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
+#include "trap/linux/descriptor_copy.h"
 #include "trap/linux/process_tree.h"
 #include "trap/linux/unique_fd.h"
 
@@ -76,9 +77,8 @@ int Option(int socket, int level, int option) {
 }
 
 // The caller's socket, if it is one of TCP that can have IPv4 addresses.
-UniqueFd TcpSocket(const TrappedCall& call, bool is_v6) {
-  UniqueFd socket(
-      static_cast<int>(syscall(SYS_pidfd_getfd, call.tracee().pidfd.get(), call.Int(0), 0)));
+DescriptorCopy TcpSocket(const TrappedCall& call, bool is_v6) {
+  DescriptorCopy socket = DescriptorCopy::Of(call.tracee().pidfd.get(), call.Int(0));
   if (!socket.valid() || Option(socket.get(), SOL_SOCKET, SO_PROTOCOL) != IPPROTO_TCP) return {};
   if (is_v6 && Option(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY) != 0) return {};
   return socket;
@@ -107,7 +107,7 @@ std::optional<int> PortCalls::Bind(const TrappedCall& call) {
   auto address = SocketAddress::Read(call, call.Word(1), static_cast<uint32_t>(call.Word(2)));
   const auto wanted = address ? address->Get() : std::nullopt;
   if (!wanted || HostOf(*wanted, call.tracee().host) != call.tracee().host) return std::nullopt;
-  const UniqueFd socket = TcpSocket(call, address->is_v6());
+  const DescriptorCopy socket = TcpSocket(call, address->is_v6());
   if (!socket.valid()) return std::nullopt;
   const uint16_t port = address->port();
   address->Set(addresses_[static_cast<size_t>(call.tracee().host)]);

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "trap/linux/fake_real_clock.h"
 #include "trap/linux/fake_proc.h"
+#include "trap/linux/fake_real_clock.h"
 #include "trap/time/fake_device.h"
 
 namespace phantora {

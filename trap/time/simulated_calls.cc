@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "trap/linux/descriptor_copy.h"
 #include "trap/time/descriptor_state.h"
 #include "trap/time/simulated_time.h"
 #include "trap/time/waits/clock_wait.h"
@@ -302,10 +303,9 @@ void SimulatedTime::NotBeforeSender(Process& process, const TransferCall& call,
 
 void SimulatedTime::ServeTransfer(const TrappedCall& call, const TransferCall& transfer) {
   const pid_t thread = call.thread();
-  UniqueFd file;
+  DescriptorCopy file;
   if (Conduit::MayBe(thread, transfer.descriptor)) {
-    file = UniqueFd(static_cast<int>(
-        syscall(SYS_pidfd_getfd, call.tracee().pidfd.get(), transfer.descriptor, 0)));
+    file = DescriptorCopy::Of(call.tracee().pidfd.get(), transfer.descriptor);
   }
   const Conduit conduit = file.valid() ? Conduit::Of(file.get()) : Conduit();
   // To write to where bytes only come from is an error, and nothing to wait for.

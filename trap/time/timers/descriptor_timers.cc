@@ -17,6 +17,7 @@
 #include <cstring>
 
 #include "absl/cleanup/cleanup.h"
+#include "trap/linux/descriptor_copy.h"
 #include "trap/linux/remote_memory.h"
 #include "trap/linux/unique_fd.h"
 #include "trap/time/waits/wait_arguments.h"
@@ -35,10 +36,6 @@ constexpr unsigned long kSetTicks = _IOW('T', 0, __u64);
 
 TimerKey KeyOf(int64_t mark) {
   return {.kind = TimerKey::Kind::kDescriptor, .process = 0, .number = mark};
-}
-
-UniqueFd Copy(int pidfd, int descriptor) {
-  return UniqueFd(static_cast<int>(syscall(SYS_pidfd_getfd, pidfd, descriptor, 0)));
 }
 
 // The mark of a timerfd; 0 if it has none, -1 if it is no timerfd.
@@ -80,7 +77,7 @@ itimerspec DescriptorTimers::LeftOf(int64_t mark, VirtualTime now) const {
 }
 
 void DescriptorTimers::Get(const TrappedCall& call, VirtualTime now) {
-  const UniqueFd copy = Copy(call.tracee().pidfd.get(), call.Int(0));
+  const DescriptorCopy copy = DescriptorCopy::Of(call.tracee().pidfd.get(), call.Int(0));
   const int64_t mark = copy.valid() ? MarkOf(copy.get()) : -1;
   if (mark < 0) return call.Continue();  // the kernel says why
   const bool written = call.memory().WriteObject(call.Address(1), LeftOf(mark, now));
@@ -90,7 +87,7 @@ void DescriptorTimers::Get(const TrappedCall& call, VirtualTime now) {
 void DescriptorTimers::Set(const TrappedCall& call, VirtualTime now) {
   const uint64_t flags = call.Word(1);
   const int descriptor = call.Int(0);
-  const UniqueFd copy = Copy(call.tracee().pidfd.get(), descriptor);
+  const DescriptorCopy copy = DescriptorCopy::Of(call.tracee().pidfd.get(), descriptor);
   int64_t mark = copy.valid() ? MarkOf(copy.get()) : -1;
   if (mark < 0) return call.Continue();  // the kernel says why
   const itimerspec old = LeftOf(mark, now);
@@ -141,11 +138,11 @@ void DescriptorTimers::Expire(const TimerKey& key, VirtualTime now) {
 bool DescriptorTimers::Tick(Timer& timer, int64_t mark, uint64_t ticks) {
   // Looked up anew, not kept: a copy would keep the timer in sets of epoll after its
   // owner has closed it.
-  UniqueFd copy = Copy(timer.pidfd, timer.descriptor);
+  DescriptorCopy copy = DescriptorCopy::Of(timer.pidfd, timer.descriptor);
   if (!copy.valid() || MarkOf(copy.get()) != mark) {
     int budget = kMostLookedAt;
     if (!FindDescriptor(timer, mark, budget)) return false;
-    copy = Copy(timer.pidfd, timer.descriptor);
+    copy = DescriptorCopy::Of(timer.pidfd, timer.descriptor);
   }
   pollfd unread{copy.get(), POLLIN, 0};
   if (poll(&unread, 1, 0) > 0) {
@@ -185,7 +182,7 @@ bool DescriptorTimers::FindDescriptor(Timer& timer, int64_t mark, int& budget) {
       target[length] = '\0';
       if (strcmp(target, "anon_inode:[timerfd]") != 0) continue;
       const int descriptor = atoi(entry->d_name);
-      if (MarkOf(Copy(pidfd, descriptor).get()) != mark) continue;
+      if (MarkOf(DescriptorCopy::Of(pidfd, descriptor).get()) != mark) continue;
       timer.process = process;
       timer.pidfd = pidfd;
       timer.descriptor = descriptor;

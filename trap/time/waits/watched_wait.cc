@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/epoll.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -41,7 +40,7 @@ int WatchedWait::WatchDescriptors(int pidfd, size_t most) {
   }
   watched_ = UniqueFd(epoll_create1(EPOLL_CLOEXEC));
   for (const Watch& watch : watches_) {
-    UniqueFd copy(static_cast<int>(syscall(SYS_pidfd_getfd, pidfd, watch.descriptor, 0)));
+    DescriptorCopy copy = DescriptorCopy::Of(pidfd, watch.descriptor);
     const bool denied = !copy.valid() && errno == EPERM;
     epoll_event event{};
     event.events = watch.events;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "trap/linux/descriptor_copy.h"
 #include "trap/linux/unique_fd.h"
 #include "trap/time/waits/timed_wait.h"
 
@@ -30,12 +31,12 @@ class WatchedWait : public TimedWait {
   void AddWatch(int descriptor, uint32_t events) { watches_.push_back({descriptor, events}); }
   const std::vector<Watch>& watches() const { return watches_; }
   // Of the watches, in their order, once WatchDescriptors() has made them. A signalfd has none.
-  const std::vector<UniqueFd>& all_copies() const { return copies_; }
+  const std::vector<DescriptorCopy>& all_copies() const { return copies_; }
 
  private:
   std::vector<Watch> watches_;
   // While they are open here, a descriptor that the caller closes stays in the set.
-  std::vector<UniqueFd> copies_;
+  std::vector<DescriptorCopy> copies_;
   UniqueFd watched_;
   // A signalfd tells whoever asks of his own signals, so its copy is of no use here.
   uint64_t signals_ = 0;

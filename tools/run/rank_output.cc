@@ -8,6 +8,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <filesystem>
+#include <system_error>
+
 #include "absl/strings/str_cat.h"
 
 namespace phantora {
@@ -28,13 +31,19 @@ void WriteAll(int file, const char* data, size_t bytes) {
 
 }  // namespace
 
+bool RankOutput::IsDirectory(const std::string& where) {
+  return where != "prefix" && where != "merged";
+}
+
 absl::StatusOr<std::unique_ptr<RankOutput>> RankOutput::Create(
     const std::string& where, const std::vector<std::string>& labels) {
   std::unique_ptr<RankOutput> output(new RankOutput());
   if (where == "merged") return output;
-  const bool prefix = where == "prefix";
-  if (!prefix && mkdir(where.c_str(), 0777) != 0 && errno != EEXIST) {
-    return absl::InvalidArgumentError(absl::StrCat("--output ", where, ": ", strerror(errno)));
+  const bool prefix = !IsDirectory(where);
+  std::error_code error;
+  if (!prefix) std::filesystem::create_directories(where, error);
+  if (error) {
+    return absl::InvalidArgumentError(absl::StrCat("--output ", where, ": ", error.message()));
   }
   for (size_t i = 0; i < 2 * labels.size(); ++i) {
     const bool is_error = i % 2 == 1;

@@ -16,6 +16,9 @@ namespace phantora {
 
 class RankOutput {
  public:
+  // Is this, of --output, the name of a directory?
+  static bool IsDirectory(const std::string& where);
+
   // `labels`: of the ranks ("rank 3"). `where`: "prefix" writes whole lines to stdout and stderr,
   // each after "[rank 3] "; "merged" lets ranks write there themselves; else a directory that gets
   // rank-3.out and rank-3.err. Errors: the directory or its files cannot be made, or descriptors

@@ -235,10 +235,17 @@ TEST_F(RankOutputTest, ADirectoryGetsTwoFilesOfEachRank) {
 }
 
 TEST_F(RankOutputTest, DirectoriesThatCannotBe) {
-  auto output = RankOutput::Create("/nowhere/at/all", {"rank 0"});
-  EXPECT_EQ(output.status().message(), "--output /nowhere/at/all: No such file or directory");
+  auto output = RankOutput::Create("/dev/null/a/b", {"rank 0"});
+  EXPECT_EQ(output.status().message(), "--output /dev/null/a/b: Not a directory");
   output = RankOutput::Create("/dev/null", {"rank 0"});
-  EXPECT_EQ(output.status().message(), "/dev/null/rank-0.out: Not a directory");
+  EXPECT_FALSE(output.ok());
+}
+
+TEST_F(RankOutputTest, DirectoriesAboveAreMade) {
+  const std::string directory =
+      testing::TempDir() + "/rank_output_above/" + std::to_string(getpid());
+  EXPECT_TRUE(RankOutput::Create(directory + "/a", {"rank 0"}).ok());
+  EXPECT_EQ(access((directory + "/a/rank-0.out").c_str(), F_OK), 0);
 }
 
 TEST_F(RankOutputTest, RanksDoNotInheritTheDescriptors) {

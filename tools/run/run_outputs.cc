@@ -5,9 +5,9 @@
 
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 
 #include "absl/strings/str_cat.h"
+#include "tools/run/output_paths.h"
 #include "trap/linux/unique_fd.h"
 
 namespace phantora {
@@ -29,23 +29,17 @@ absl::Status CheckWritable(const std::string& path) {
       absl::StrCat("cannot write ", path, ": ", std::strerror(errno)));
 }
 
-// Nothing is made or emptied: could it be?
-absl::Status CheckOnly(const std::string& path) {
-  if (path.empty() || access(path.c_str(), W_OK) == 0) return absl::OkStatus();
-  const std::filesystem::path parent = std::filesystem::absolute(path).parent_path();
-  if (errno == ENOENT && access(parent.c_str(), W_OK | X_OK) == 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("cannot write ", path, ": ", std::strerror(errno)));
-}
-
 absl::StatusOr<RunOutputs> CheckAll(const SessionOptions& options) {
-  const std::string& ranks = options.job.output;
-  const bool is_directory = ranks != "prefix" && ranks != "merged";
-  for (const std::string& path :
-       {options.log_calls, options.trace, options.report, options.log_kernels, options.missing.list,
-        options.record_step, is_directory ? ranks : std::string()}) {
-    if (auto status = CheckOnly(path); !status.ok()) return status;
+  absl::Status status;
+  for (const std::string& path : {options.log_calls, options.trace, options.log_kernels,
+                                  options.missing.list, options.record_step}) {
+    status.Update(CheckFileToWrite(path));
   }
+  status.Update(CheckDirectoryToMake(options.report));
+  if (const std::string& ranks = options.job.output; RankOutput::IsDirectory(ranks)) {
+    status.Update(CheckDirectoryToMake(ranks));
+  }
+  if (!status.ok()) return status;
   RunOutputs outputs;
   outputs.calls = std::make_unique<CallLog>();
   return outputs;

@@ -93,7 +93,7 @@ class Variables {
     return false;
   }
 
-  // As torchrun sets them.
+  // As torchrun sets them (local_elastic_agent.py of PyTorch).
   void Torch(const Place& place, bool per_host) {
     Set("MASTER_ADDR", job_.hosts[0]);
     Set("MASTER_PORT", port_);
@@ -106,6 +106,14 @@ class Variables {
     Set("LOCAL_WORLD_SIZE", place.locals);
     Set("GROUP_RANK", place.host);
     Set("GROUP_WORLD_SIZE", job_.cluster.hosts);
+    Set("ROLE_RANK", place.rank);
+    Set("ROLE_WORLD_SIZE", place.ranks);
+    Set("ROLE_NAME", "default");
+    // Nobody starts ranks again, and no agent keeps the store: rank 0 does.
+    Set("TORCHELASTIC_RUN_ID", "none");
+    Set("TORCHELASTIC_RESTART_COUNT", 0);
+    Set("TORCHELASTIC_MAX_RESTARTS", 0);
+    Set("TORCHELASTIC_USE_AGENT_STORE", "False");
   }
 
   // As srun sets them ("OUTPUT ENVIRONMENT VARIABLES" of its manual page).
@@ -132,7 +140,9 @@ class Variables {
         hosts == 1 ? absl::StrCat(place.locals) : absl::StrCat(place.locals, "(x", hosts, ")"));
     Set("SLURMD_NODENAME", job_.hosts[place.host]);
     Set("SLURM_GPUS_ON_NODE", job_.cluster.host.gpus);
+    Set("SLURM_GPUS_PER_NODE", job_.cluster.host.gpus);
     Set("SLURM_LAUNCH_NODE_IPADDR", job_.addresses[0]);
+    Set("SLURM_SRUN_COMM_HOST", job_.addresses[0]);
   }
 
   // As Open MPI's mpirun sets them.

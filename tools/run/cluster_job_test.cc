@@ -71,6 +71,13 @@ TEST_F(ClusterJobTest, VariablesOfTorch) {
                                       {"LOCAL_WORLD_SIZE", "8"},
                                       {"GROUP_RANK", "1"},
                                       {"GROUP_WORLD_SIZE", "2"},
+                                      {"ROLE_RANK", "11"},
+                                      {"ROLE_WORLD_SIZE", "16"},
+                                      {"ROLE_NAME", "default"},
+                                      {"TORCHELASTIC_RUN_ID", "none"},
+                                      {"TORCHELASTIC_RESTART_COUNT", "0"},
+                                      {"TORCHELASTIC_MAX_RESTARTS", "0"},
+                                      {"TORCHELASTIC_USE_AGENT_STORE", "False"},
                                       {"OMP_NUM_THREADS", "1"}}));
 }
 
@@ -95,6 +102,8 @@ TEST_F(ClusterJobTest, VariablesOfSlurm) {
                                                        {"SLURM_TASKS_PER_NODE", "8(x2)"},
                                                        {"SLURMD_NODENAME", "dgx-h100-1"},
                                                        {"SLURM_GPUS_ON_NODE", "8"},
+                                                       {"SLURM_GPUS_PER_NODE", "8"},
+                                                       {"SLURM_SRUN_COMM_HOST", "127.77.0.1"},
                                                        {"SLURM_LAUNCH_NODE_IPADDR", "127.77.0.1"},
                                                        {"OMP_NUM_THREADS", "1"}}));
   const Environment alone =

@@ -1,7 +1,5 @@
 #include "tools/run/stall_watch.h"
 
-#include <time.h>
-
 #include "absl/strings/str_cat.h"
 
 namespace phantora {
@@ -15,16 +13,10 @@ constexpr int64_t kBetweenLooks = 500'000'000, kRestBeforeTelling = 3'000'000'00
 constexpr VirtualSpan kWaitBeforeTelling = VirtualSpan::Microseconds(int64_t{60} * 1'000'000),
                       kWaitBeforeEnding = VirtualSpan::Microseconds(int64_t{3600} * 1'000'000);
 
-int64_t RealNow() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return now.tv_sec * int64_t{1'000'000'000} + now.tv_nsec;
-}
-
 }  // namespace
 
 void StallWatch::Look(const std::function<bool()>& at_rest) {
-  const int64_t now = RealNow();
+  const int64_t now = options_.clock->Monotonic();
   if (now - looked_at_ns_ < kBetweenLooks) return;
   looked_at_ns_ = now;
   const uint64_t progress = options_.progress();

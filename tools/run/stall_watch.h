@@ -7,6 +7,7 @@
 #include <string>
 
 #include "clock/virtual_time.h"
+#include "trap/linux/real_clock.h"
 
 namespace phantora {
 
@@ -23,6 +24,7 @@ class StallWatch {
     std::function<VirtualTime()> now;  // the latest of all clocks
     std::function<void(const std::string&)> warn;
     std::function<void(const std::string&)> end;  // the run
+    const RealClock* clock = &RealClock::Host();
   };
   explicit StallWatch(Options options) : options_(std::move(options)) {}
 

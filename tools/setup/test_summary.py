@@ -10,11 +10,15 @@ status is 0 only if a test ran and nothing failed.
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
+import urllib.parse
 
 PASSED = ("PASSED",)
+# What tests print: our own, GoogleTest's, unittest's.
+SKIPPED_CASE = re.compile(r"\bSKIPPED: |^\[  SKIPPED \] .* \(\d+ ms\)$|\.\.\. skipped ")
 # Tests passed, tests failed, no test found: nothing that the events do not tell.
 BAZEL_STATUS_OF_TESTS = (0, 3, 4)
 
@@ -49,6 +53,7 @@ class Tally:
         self.tests = set()
         self.verdicts = {}  # test -> overall status
         self.broken = set()  # targets, or patterns, that could not be loaded or built
+        self.logs = []  # of the tests that ran, or had run
 
     def add(self, event):
         for kind, subject in event["id"].items():
@@ -59,6 +64,11 @@ class Tally:
     def _on_targetConfigured(self, subject, event):
         if event.get("configured", {}).get("targetKind", "").endswith("_test rule"):
             self.tests.add(subject["label"])
+
+    def _on_testResult(self, _subject, event):
+        for output in event.get("testResult", {}).get("testActionOutput", []):
+            if output.get("name") == "test.log" and output.get("uri", "").startswith("file://"):
+                self.logs.append(urllib.parse.unquote(output["uri"][len("file://"):]))
 
     def _on_testSummary(self, subject, event):
         if "testSummary" in event:
@@ -88,6 +98,15 @@ class Tally:
         return failed
 
 
+def skipped_cases(path):
+    """How many cases of a test said that they were skipped, in its log."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return sum(bool(SKIPPED_CASE.search(line)) for line in file)
+    except OSError:
+        return 0
+
+
 def report(tally, bazel_status):
     """Prints the closing lines; returns the exit status."""
     failed = dict(tally.failed)
@@ -99,6 +118,11 @@ def report(tally, bazel_status):
         print(f"FAILED: {name} ({how})")
     if not failed and not tally.passed:
         print("no test ran")
+    skipped = {path: skipped_cases(path) for path in tally.logs}
+    if any(skipped.values()):
+        print(f"{sum(skipped.values())} cases of these tests could not run here; the reasons are in:")
+        for path in sorted(path for path, cases in skipped.items() if cases):
+            print(f"  {path}")
     print(f"{len(tally.passed)} passed, {len(failed)} failed", flush=True)
     return 1 if failed or not tally.passed else 0
 

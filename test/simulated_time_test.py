@@ -28,7 +28,7 @@ class ClocksTest(unittest.TestCase):
     def test_real_clocks_are_no_shorter_than_asked_for(self):
         output = subprocess.run([sys.executable, CLOCKS, "0.01"], check=True, capture_output=True,
                                 text=True, timeout=120).stdout
-        for way, (asked, took) in json.loads(output).items():
+        for way, (asked, took, _) in json.loads(output).items():
             self.assertGreater(took, asked - 0.01, way)
 
     def check_simulated(self, mode, tolerance):
@@ -37,9 +37,11 @@ class ClocksTest(unittest.TestCase):
         self.assertEqual(result.returncode, 0, result)
         results = json.loads(result.stdout)
         self.assertEqual(len(results), 22)
-        for way, (asked, took) in results.items():
+        for way, (asked, took, processor) in results.items():
             self.assertGreaterEqual(took, asked - 1e-6, (mode, way))
-            self.assertLess(took, asked + tolerance, (mode, way))
+            extra = processor if mode == "measured" else 0
+            self.assertLess(took, asked + extra + tolerance, (mode, way))
+        return results
 
     def test_fixed(self):
         self.check_simulated("fixed", 0.001)
@@ -48,7 +50,9 @@ class ClocksTest(unittest.TestCase):
         self.check_simulated("zero", 0.001)
 
     def test_measured_adds_processor_time(self):
-        self.check_simulated("measured", 10)
+        results = self.check_simulated("measured", 0.1)
+        # And it does add: a loop of 3 ms is one of processor time.
+        self.assertTrue(any(took > asked + 1e-4 for asked, took, _ in results.values()))
 
 
 class StepTimeTest(unittest.TestCase):

@@ -25,6 +25,7 @@
 #include "trap/launch/device_wall.h"
 #include "trap/launch/launcher.h"
 #include "trap/linux/filter_policy.h"
+#include "trap/linux/kernel_features.h"
 #include "trap/linux/remote_memory.h"
 #include "trap/linux/vdso.h"
 
@@ -59,17 +60,15 @@ std::string FirstLine(const char* path) {
 void CheckKernel(Doctor& doctor) {
   utsname name;
   uname(&name);
-  int major = 0, minor = 0;
-  sscanf(name.release, "%d.%d", &major, &minor);
   const std::string kernel = absl::StrCat("Linux ", name.release);
-  const int version = major * 100 + minor;
-  if (version < 509) {
-    doctor.Say(Outcome::kMissing, kernel, "seccomp user notification with descriptors needs 5.9");
-  } else if (version < 514) {
-    doctor.Say(Outcome::kMissing, kernel, "SECCOMP_ADDFD_FLAG_SEND needs 5.14");
-  } else if (version < 606) {
+  const KernelVersion version = KernelVersion::Of(name.release);
+  if (version < kLeastKernel) {
+    doctor.Say(Outcome::kMissing, kernel,
+               absl::StrCat("SECCOMP_ADDFD_FLAG_SEND needs ", kLeastKernel.text()));
+  } else if (version < kSyncWakeUpKernel) {
     doctor.Say(Outcome::kSlower, kernel,
-               "from 6.6 on a driver call wakes its caller on the same CPU: 6 us, not 70");
+               absl::StrCat("from ", kSyncWakeUpKernel.text(),
+                            " on a driver call wakes its caller on the same CPU: 6 us, not 70"));
   } else {
     doctor.Say(Outcome::kGood, kernel);
   }
@@ -82,11 +81,13 @@ void CheckWall(Doctor& doctor) {
   if (!wall.ok()) {
     doctor.Say(Outcome::kSlower,
                absl::StrCat("no wall around real GPUs: ", std::string(wall.status().message())),
-               "Landlock of Linux 5.19 or newer (CONFIG_SECURITY_LANDLOCK, \"landlock\" among the "
-               "kernel's lsm=) keeps the command from them; without it, names do");
+               absl::StrCat("Landlock of Linux ", kWallKernel.text(),
+                            " or newer (CONFIG_SECURITY_LANDLOCK, \"landlock\" among the kernel's "
+                            "lsm=) keeps the command from them; without it, names do"));
   } else if (!wall->keeps_signals()) {
     doctor.Say(Outcome::kSlower, "real GPUs are behind a wall (Landlock)",
-               "from Linux 6.12 on signals to processes outside the run are, too");
+               absl::StrCat("from Linux ", kSignalScopeKernel.text(),
+                            " on signals to processes outside the run are, too"));
   } else {
     doctor.Say(Outcome::kGood, absl::StrCat("real GPUs (", devices.size(),
                                             " files here) and other processes are "

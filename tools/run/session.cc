@@ -14,6 +14,7 @@
 #include "tools/run/session_report.h"
 #include "trap/launch/guardian.h"
 #include "trap/linux/filter_policy.h"
+#include "trap/linux/kernel_features.h"
 #include "trap/linux/process_tree.h"
 #include "trap/log.h"
 
@@ -167,9 +168,8 @@ absl::Status Session::Launch() {
                           plan_.profile.product, plan_.driver.version.text,
                           plan_.driver.library_directory));
   if (!command_->listener->synchronous_wake_up()) {
-    LogInfo(
-        "this kernel lacks SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP (Linux 6.6); driver calls "
-        "are slower");
+    LogInfo(absl::StrCat("this kernel lacks SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP (Linux ",
+                         kSyncWakeUpKernel.text(), "); driver calls are slower"));
   }
   return absl::OkStatus();
 }

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "trap/linux/kernel_features.h"
 #include "trap/log.h"
 
 // Newer than Debian 12's kernel headers (Linux 6.6, include/uapi/linux/seccomp.h).
@@ -23,8 +24,8 @@ absl::StatusOr<std::unique_ptr<SeccompListener>> SeccompListener::Create(UniqueF
   seccomp_notif_sizes sizes{};
   if (syscall(SYS_seccomp, SECCOMP_GET_NOTIF_SIZES, 0, &sizes) != 0) {
     return absl::UnavailableError(
-        absl::StrCat("the kernel has no seccomp user notification (Linux 5.9 or newer is needed): ",
-                     std::strerror(errno)));
+        absl::StrCat("the kernel has no seccomp user notification (Linux ", kLeastKernel.text(),
+                     " or newer is needed): ", std::strerror(errno)));
   }
   if (sizes.seccomp_notif > sizeof(seccomp_notif) ||
       sizes.seccomp_notif_resp > sizeof(seccomp_notif_resp)) {

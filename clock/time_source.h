@@ -20,14 +20,14 @@ class TimeSource {
 
 // The host's CLOCK_MONOTONIC. As instants, all of them count from one moment, when the first was
 // asked for: a host may have been up for years, which picoseconds could not say.
-class MonotonicTimeSource : public TimeSource {
+class RealTimeSource : public TimeSource {
  public:
   // Reads a clock, in nanoseconds that do not fall.
   using Clock = int64_t (*)();
 
-  MonotonicTimeSource() : MonotonicTimeSource(Host, ProcessEpoch()) {}
+  RealTimeSource() : RealTimeSource(Host, ProcessEpoch()) {}
   // Instants count from `epoch`, ns of `clock`.
-  MonotonicTimeSource(Clock clock, int64_t epoch) : clock_(clock), epoch_(epoch) {}
+  RealTimeSource(Clock clock, int64_t epoch) : clock_(clock), epoch_(epoch) {}
 
   VirtualTime Now() override { return VirtualTime::FromNanoseconds(clock_() - epoch_); }
   int64_t ShownNanoseconds() override { return clock_(); }

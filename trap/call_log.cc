@@ -17,7 +17,7 @@ absl::StatusOr<std::unique_ptr<CallLog>> CallLog::Open(const std::string& path) 
   }
   auto log = std::make_unique<CallLog>();
   log->file_ = file;
-  log->start_ns_ = MonotonicTimeSource().Now().nanoseconds();
+  log->start_ns_ = RealTimeSource().Now().nanoseconds();
   return log;
 }
 
@@ -27,7 +27,7 @@ CallLog::~CallLog() {
 
 void CallLog::Line(int process, std::string_view text) {
   if (file_ == nullptr) return;
-  const double ms = (MonotonicTimeSource().Now().nanoseconds() - start_ns_) / 1e6;
+  const double ms = (RealTimeSource().Now().nanoseconds() - start_ns_) / 1e6;
   std::lock_guard lock(mutex_);
   absl::FPrintF(file_, "%10.3f %6d %s\n", ms, process, absl::string_view(text.data(), text.size()));
 }

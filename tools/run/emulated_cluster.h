@@ -94,7 +94,7 @@ class EmulatedCluster {
   const Options options_;
   const std::unique_ptr<Unknowns> unknowns_;
   QuietSuccesses quiet_;
-  MonotonicTimeSource time_;
+  RealTimeSource time_;
   OsEvents events_;
   const InternalKernels internal_kernels_;
   FixedPricer fixed_pricer_;

@@ -24,8 +24,8 @@ class OutputPathsTest : public testing::Test {
     std::filesystem::remove_all(root_);
   }
   std::string In(const std::string& name) const { return root_ + "/" + name; }
-  static bool File(const std::string& path) { return CheckFileToWrite(path).ok(); }
-  static bool Directory(const std::string& path) { return CheckDirectoryToMake(path).ok(); }
+  static bool File(const std::string& path) { return OutputPaths().File(path).ok(); }
+  static bool Directory(const std::string& path) { return OutputPaths().Directory(path).ok(); }
 
   const std::string root_ = testing::TempDir() + "/output_paths_" + std::to_string(getpid());
 };
@@ -38,7 +38,7 @@ TEST_F(OutputPathsTest, FilesAreMadeInDirectoriesThatAreThere) {
   EXPECT_FALSE(File(In("directory")));
   EXPECT_FALSE(File(In("file/new")));
   EXPECT_FALSE(File(In("missing/new")));
-  EXPECT_EQ(CheckFileToWrite(In("directory")).message(),
+  EXPECT_EQ(OutputPaths().File(In("directory")).message(),
             "cannot write " + In("directory") + ": Is a directory");
 }
 
@@ -63,6 +63,31 @@ TEST_F(OutputPathsTest, RelativeNamesAreOfTheWorkingDirectory) {
   EXPECT_TRUE(Directory("new/more"));
   EXPECT_FALSE(File("new/more"));
   std::filesystem::current_path("/");
+}
+
+TEST_F(OutputPathsTest, LinksLeadToWhatIsMade) {
+  std::filesystem::create_symlink("directory/new", In("to_new"));
+  std::filesystem::create_symlink("missing/new", In("to_nowhere"));
+  std::filesystem::create_symlink("to_nowhere", In("to_link"));
+  std::filesystem::create_symlink("round", In("round"));
+  EXPECT_TRUE(File(In("to_new")));
+  EXPECT_FALSE(File(In("to_nowhere")));
+  EXPECT_FALSE(File(In("to_link")));
+  EXPECT_FALSE(File(In("round")));
+  EXPECT_FALSE(Directory(In("to_new")));
+  EXPECT_FALSE(Directory(In("to_new/more")));
+}
+
+TEST_F(OutputPathsTest, WhatWasMadeBeforeIsThere) {
+  OutputPaths paths;
+  EXPECT_FALSE(paths.File(In("a/b/file")).ok());
+  EXPECT_TRUE(paths.Directory(In("a/b/")).ok());
+  EXPECT_TRUE(paths.File(In("a/b/file")).ok());
+  EXPECT_TRUE(paths.File(In("a/file")).ok());
+  EXPECT_FALSE(paths.File(In("a/b")).ok()) << "it is a directory by then";
+  EXPECT_FALSE(paths.File(In("a/c/file")).ok());
+  EXPECT_EQ(OutputPaths().File(In("new/")).message(),
+            "cannot write " + In("new/") + ": Is a directory");
 }
 
 TEST_F(OutputPathsTest, NothingIsMadeOrEmptied) {

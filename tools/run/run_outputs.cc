@@ -30,14 +30,19 @@ absl::Status CheckWritable(const std::string& path) {
 }
 
 absl::StatusOr<RunOutputs> CheckAll(const SessionOptions& options) {
-  absl::Status status;
-  for (const std::string& path : {options.log_calls, options.trace, options.log_kernels,
-                                  options.missing.list, options.record_step}) {
-    status.Update(CheckFileToWrite(path));
+  // In the order of Open().
+  OutputPaths paths;
+  absl::Status status = paths.File(options.log_calls);
+  status.Update(paths.File(options.trace));
+  status.Update(paths.Directory(options.report));
+  for (const char* name : {"/report.json", "/report.html"}) {
+    if (!options.report.empty()) status.Update(paths.File(options.report + name));
   }
-  status.Update(CheckDirectoryToMake(options.report));
+  status.Update(paths.File(options.log_kernels));
+  status.Update(paths.File(options.missing.list));
+  status.Update(paths.File(options.record_step));
   if (const std::string& ranks = options.job.output; RankOutput::IsDirectory(ranks)) {
-    status.Update(CheckDirectoryToMake(ranks));
+    status.Update(paths.Directory(ranks));
   }
   if (!status.ok()) return status;
   RunOutputs outputs;

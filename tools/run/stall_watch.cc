@@ -5,7 +5,7 @@
 namespace phantora {
 namespace {
 
-// Of real time, ns.
+// Nanoseconds of real time: between two looks, and how long nothing may happen.
 constexpr int64_t kBetweenLooks = 500'000'000, kRestBeforeTelling = 3'000'000'000,
                   kRestBeforeEnding = 10'000'000'000;
 // Of simulated time, for ranks that do not rest: a thread of PyTorch looks around every 100 ms

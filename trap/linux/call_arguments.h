@@ -21,7 +21,7 @@ class CallArguments {
         thread_(static_cast<pid_t>(notification.pid)),
         data_(notification.data) {}
 
-  // Of the call; no other has it.
+  // The call's number with the kernel, which no other call has.
   uint64_t id() const { return id_; }
   // Who makes it.
   pid_t thread() const { return thread_; }

@@ -25,7 +25,7 @@ void CloseLingering(UniqueFd file) {
   std::promise<void> copied, closed;
   try {
     std::thread ending([&] {
-      unshare(CLONE_FILES);
+      unshare(CLONE_FILES);  // if that fails (no memory), who closes waits
       copied.set_value();
       closed.get_future().wait();
     });

@@ -72,7 +72,7 @@ class PageSharing {
     bool is_known = false;  // `mapped` is
     bool moves = false;     // some of it may lie elsewhere by now
   };
-  // Of the process's memory.
+  // Pages of the process that follow each other, and have the like in the pool.
   struct Run {
     uint64_t address = 0;
     uint64_t pages = 0;

@@ -20,7 +20,7 @@ class Reduction {
 
   // `scalar`: what kPreMulSum multiplies the contribution with, in the type's bits.
   void Add(absl::Span<const uint8_t> contribution, uint64_t scalar);
-  // Of `ranks` contributions, for the average.
+  // The result; `ranks` contributions have been added, which the average divides by.
   std::vector<uint8_t> Result(int ranks) const;
 
  private:

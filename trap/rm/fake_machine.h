@@ -61,7 +61,7 @@ struct FakeMachine {
     machine.gpus = Machine::MakeGpus(machine.profile, 2);
   }
 
-  MonotonicTimeSource time;
+  RealTimeSource time;
   OsEvents events{&time};
   FixedPricer pricer{VirtualSpan()};
   CallLog log;

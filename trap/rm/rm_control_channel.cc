@@ -41,7 +41,7 @@ uint32_t ClassEngineId(ControlCall& call, Params& params) {
   return NV_OK;
 }
 
-// Of a channel, or of all channels of a group.
+// Lets a channel run, or all channels of a group.
 uint32_t Schedule(ControlCall& call) {
   if (auto channel = call.object.As<ChannelResource>()) {
     channel->channel->Enable();

@@ -40,7 +40,7 @@ struct SupervisorCounters {
 class CallDispatch {
  public:
   struct Options {
-    // Of the cluster; at least one.
+    // The emulated hosts, by number; at least one.
     std::vector<VirtualHost> hosts;
     // By rank, if the command is started by RunRanks().
     std::vector<int> host_of_rank;
@@ -75,7 +75,7 @@ class CallDispatch {
  private:
   void ServeBy(CallHandler handler, const TrappedCall& call,
                const std::optional<PathCalls::Paths>& paths);
-  // Of RunRanks(); false if it is none.
+  // What RunRanks() tells; false if the call is none of its.
   bool ServeStarterCall(const TrappedCall& call);
   void ServeDeviceCall(const TrappedCall& call);
   void ProcessDied(pid_t process);

@@ -28,7 +28,7 @@ namespace phantora {
 class Supervisor {
  public:
   struct Options {
-    // Of the cluster; at least one.
+    // The emulated hosts, by number; at least one.
     std::vector<VirtualHost> hosts;
     // By rank, if the command is started by RunRanks().
     std::vector<int> host_of_rank;

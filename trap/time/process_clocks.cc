@@ -20,7 +20,7 @@ constexpr VirtualTime kStart = VirtualTime::FromNanoseconds(10'000'000'000'000);
 // Where processor time does not count, a clock read of such a loop takes as long as a turn
 // of it in Python.
 constexpr VirtualSpan kTurnOfWait = VirtualSpan::Microseconds(1);
-// Of a process that makes threads without end.
+// Threads whose fruitless calls are counted: a process may make them without end.
 constexpr size_t kMostFruitless = 1 << 16;
 // Of a loop that waits for time to pass, where processor time counts.
 constexpr VirtualSpan kLongestTurn = VirtualSpan::Microseconds(50);
@@ -42,7 +42,7 @@ constexpr int64_t kNudgeFraction = 8;
 // A process whose yields have found no full queue so often waits for something else, or for
 // somebody: then one yield in a few asks.
 constexpr uint32_t kYieldsOfInterest = 64, kYieldsPerLook = 16;
-// Of real time, ns: others want to be served.
+// Nanoseconds of real time for one nudge: others want to be served.
 constexpr int64_t kLongestNudge = 5'000'000;
 
 // Saturates.

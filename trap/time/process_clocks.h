@@ -44,7 +44,7 @@ class ProcessClocks {
     uint32_t reads = 0;   // clock reads in a row, see NoteRead()
     VirtualTime read_at;  // the last
     uint32_t spins = 0;   // of CLOCK_MONOTONIC_RAW in a row
-    // Of a wait for a GPU that may not be over.
+    // When a wait for a GPU began that may not be over, and until when it has lasted.
     VirtualTime waiting_since, waited_until;
   };
   struct Process {
@@ -175,7 +175,7 @@ class ProcessClocks {
   // Nobody is earlier than `to`. With `account`, their processor time is taken first.
   void LiftAll(VirtualTime to, bool account);
   std::pair<pid_t, VirtualTime> EarliestEvent() const;
-  // Of what the GPUs of several processes share.
+  // The next thing that happens to what the GPUs of several processes share.
   VirtualTime NextSharedEvent() const;
   // Nobody does anything before `to` any more.
   void Passed(VirtualTime to);

@@ -147,7 +147,7 @@ void GpuScheduler::Stop() {
 void GpuScheduler::Run() {
   prctl(PR_SET_NAME, "phantora-gpu");
   prctl(PR_SET_TIMERSLACK, 1000);  // ns; the default of 50 us would double a nap
-  MonotonicTimeSource clock;
+  RealTimeSource clock;
   VirtualTime last_work = clock.Now();
   while (!stop_) {
     bool worked, waiting;

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
 #include "tools/observe/run_report.h"
 #include "tools/observe/run_summary.h"
 #include "tools/replay/step_record.h"
@@ -145,7 +146,8 @@ void SessionReport::TellSummary() {
   }
   if (!options.verbose) return;
   if (const std::string quiet = from_.cluster->quiet().Report(); !quiet.empty()) {
-    LogInfo(absl::StrCat("calls that succeeded without anything being done:\n", quiet));
+    LogInfo(absl::StrCat("calls that succeeded without anything being done:\n",
+                         absl::StripSuffix(quiet, "\n")));
   }
   const auto& counters = from_.supervisor->time()->counters();
   LogInfo(

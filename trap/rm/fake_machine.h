@@ -39,10 +39,13 @@ class FakeCall : public CallContext {
     return absl::OkStatus();
   }
 
+  // Another process makes the next calls, with the same memory.
+  void set_process(pid_t process) { process_ = process; }
+
   std::map<int, std::shared_ptr<DeviceFile>> devices;
 
  private:
-  const pid_t process_;
+  pid_t process_;
   const FakeMemory memory_;
 };
 

@@ -470,13 +470,13 @@ uint32_t AllocObject(ResourceManager& rm, CallContext& call, RmClient& client, u
   }
   uint32_t status = constructor.serve(request);
   if (status != NV_OK) return status;
-  if (row->quiet != nullptr) {
-    rm.machine->quiet->Count("class", class_id, RmClassName(class_id), row->quiet);
-  }
   status = client.Insert(std::move(request.object), handle);
   if (status == NV_OK && has_params && !call.memory().Write(params, request.params.data(), size)) {
     client.Free(*handle);
     return NV_ERR_INVALID_POINTER;
+  }
+  if (status == NV_OK && row->quiet != nullptr) {
+    rm.machine->quiet->Count("class", class_id, RmClassName(class_id), row->quiet);
   }
   return status;
 }

@@ -54,17 +54,32 @@ int RmDevice::Serve(RmDevice& device, CallContext& call, Block& block) {
   }
 }
 
+// Blocks without a status have none but what the call returns.
+template <auto kServe>
+bool RmDevice::Succeeded(const Block& block) {
+  using Params = ParamsOf<kServe>;
+  if constexpr (!std::is_same_v<Params, Block>) {
+    const auto& params = *reinterpret_cast<const Params*>(block.data());
+    if constexpr (requires { params.status; }) return params.status == NV_OK;
+    if constexpr (requires { params.Status; }) return params.Status == NV_OK;
+  }
+  return true;
+}
+
 // P550 only adds to the end of kServe's parameters.
 template <auto kServe, typename P550>
 constexpr RmDevice::Row RmDevice::Typed(uint32_t number, const char* quiet) {
   using P535 = ParamsOf<kServe>;
   static_assert(sizeof(P550) >= sizeof(P535));
-  return {number, {{sizeof(P535), Serve<kServe>}, {sizeof(P550), Serve<kServe>}}, quiet};
+  return {number,
+          {{sizeof(P535), Serve<kServe>}, {sizeof(P550), Serve<kServe>}},
+          quiet,
+          Succeeded<kServe>};
 }
 
 template <auto kServe>
 constexpr RmDevice::Row RmDevice::AnySize(uint32_t number, const char* quiet) {
-  return {number, {{kAnySize, Serve<kServe>}, {kAnySize, Serve<kServe>}}, quiet};
+  return {number, {{kAnySize, Serve<kServe>}, {kAnySize, Serve<kServe>}}, quiet, Succeeded<kServe>};
 }
 
 absl::Span<const RmDevice::Row> RmDevice::Rows() {
@@ -147,7 +162,7 @@ int RmDevice::Escape(CallContext& call, uint32_t number, uint32_t size, RemoteAd
   Block block(size);
   if (!call.memory().Read(argument, block.data(), size)) return -EFAULT;
   const int result = serve(*this, call, block);
-  if (row->quiet != nullptr) {
+  if (row->quiet != nullptr && result == 0 && row->succeeded(block)) {
     rm_->machine->quiet->Count("escape", number, EscapeName(number), row->quiet);
   }
   if (result == 0 && !call.memory().Write(argument, block.data(), size)) return -EFAULT;

@@ -66,10 +66,14 @@ class RmDevice : public DeviceFile {
     HandlerVersions<Handler> versions;
     // Of an escape that is answered with success and for which nothing is done: why it need not.
     const char* quiet = nullptr;
+    // Does the block, after the call, say NV_OK?
+    bool (*succeeded)(const Block&) = nullptr;
   };
   static constexpr uint32_t kAnySize = TypedHandler<Handler>::kAbsent;  // no escape is absent
   template <auto kServe>
   static int Serve(RmDevice& device, CallContext& call, Block& block);
+  template <auto kServe>
+  static bool Succeeded(const Block& block);
   template <auto kServe, typename P550 = ParamsOf<kServe>>
   static constexpr Row Typed(uint32_t number, const char* quiet = nullptr);
   template <auto kServe>

@@ -182,6 +182,8 @@ TEST_P(RmDeviceTest, NamesOfOthersAreNotTaken) {
   update.hClient = client_;
   EXPECT_EQ(Do(NV_ESC_RM_UPDATE_DEVICE_MAPPING_INFO, update).status, NV_OK);
 
+  const std::string counted = fake_.quiet.Report();
+  EXPECT_TRUE(absl::StrContains(counted, "UNMAP_MEMORY (0x4f): 1 times")) << counted;
   FakeCall other(kOther);
   const auto try_all = [&] {
     for (const auto& [number, size] : {std::pair<uint32_t, uint32_t>{NV_ESC_RM_UNMAP_MEMORY, 32},
@@ -199,6 +201,7 @@ TEST_P(RmDeviceTest, NamesOfOthersAreNotTaken) {
     }
   };
   try_all();
+  EXPECT_EQ(fake_.quiet.Report(), counted) << "what is refused is no success";
 }
 
 TEST_P(RmDeviceTest, AClosedFileTakesItsClientsAlong) {

@@ -1,11 +1,12 @@
 #include "trap/rm/tracee_memory.h"
 
 #include <fcntl.h>
+#include <poll.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 
 #include "absl/strings/str_cat.h"
 #include "trap/linux/proc.h"
@@ -28,18 +29,22 @@ bool MoveAll(uint64_t length, Move move) {
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<TraceeAddressSpace>> TraceeAddressSpace::Open(pid_t process) {
+  UniqueFd pidfd(static_cast<int>(syscall(SYS_pidfd_open, process, 0)));
   UniqueFd file = Proc::Host().Open(process, "mem", O_RDWR);
   if (!file.valid()) {
     return absl::ErrnoToStatus(errno, absl::StrCat("cannot open the memory of process ", process));
   }
-  return std::shared_ptr<TraceeAddressSpace>(new TraceeAddressSpace(process, std::move(file)));
+  return std::shared_ptr<TraceeAddressSpace>(
+      new TraceeAddressSpace(process, std::move(pidfd), std::move(file)));
 }
 
 bool TraceeAddressSpace::ReadByNumber(RemoteAddress from, void* out, uint64_t length) const {
-  // What has been read was the process's if its address space is there still: the number of one
-  // that has died is free only after that has ended (kernel/exit.c do_exit). There is no such way
-  // to write, where it would have to be known before.
-  return RemoteMemory(process_).Read(from, out, length) && !HasEnded();
+  // What has been read was the process's if it and its address space are there still: the number of
+  // one that has died is free only later. There is no such way to write, where it would have to be
+  // known before.
+  if (!pidfd_.valid() || !RemoteMemory(process_).Read(from, out, length)) return false;
+  pollfd death{pidfd_.get(), POLLIN, 0};
+  return poll(&death, 1, 0) == 0 && !HasEnded();
 }
 
 bool TraceeAddressSpace::Read(RemoteAddress from, void* out, uint64_t length) const {

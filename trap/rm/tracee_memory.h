@@ -33,11 +33,13 @@ class TraceeAddressSpace {
   bool HasEnded() const;
 
  private:
-  TraceeAddressSpace(pid_t process, UniqueFd file) : process_(process), file_(std::move(file)) {}
+  TraceeAddressSpace(pid_t process, UniqueFd pidfd, UniqueFd file)
+      : process_(process), pidfd_(std::move(pidfd)), file_(std::move(file)) {}
   // By the process's number, which is twice as fast; false: some of it, or another's, was read.
   bool ReadByNumber(RemoteAddress from, void* out, uint64_t length) const;
 
   const pid_t process_;
+  const UniqueFd pidfd_;  // invalid if descriptors were short: then nothing is read by number
   const UniqueFd file_;
 };
 

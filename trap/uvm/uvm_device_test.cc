@@ -15,7 +15,7 @@
 
 #include "trap/abi/generated/nv_status.h"
 #include "trap/abi/generated/uvm_ioctl.h"
-#include "trap/linux/fake_memory.h"
+#include "trap/rm/fake_machine.h"
 #include "trap/rm/rm_alloc.h"
 #include "trap/rm/rm_resources.h"
 
@@ -27,20 +27,6 @@ using namespace abi;  // NOLINT: NVIDIA's names
 constexpr pid_t kProcess = 100, kOther = 200;
 constexpr uint64_t kBase = 0x7f0000000000, kMiB = 1 << 20;
 constexpr uint64_t kParams = 0x1000;  // where parameters lie in the process
-
-class FakeCall : public CallContext {
- public:
-  pid_t process() const override { return pid; }
-  const RemoteMemory& memory() const override { return remote; }
-  int descriptor() const override { return 3; }
-  std::shared_ptr<DeviceFile> DeviceAt(int) override { return nullptr; }
-  absl::Status Replace(int, int) override { return absl::OkStatus(); }
-  absl::Status ReplaceByDevice(int, std::shared_ptr<DeviceFile>) override {
-    return absl::OkStatus();
-  }
-  pid_t pid = kProcess;
-  FakeMemory remote;
-};
 
 // Of [kBase, kBase + 64 MiB), in whole MiB.
 uint64_t MappedBytes(AddressSpace& space) {
@@ -65,7 +51,7 @@ class UvmDeviceTest : public testing::TestWithParam<DriverAbi> {
     client_ = 0;
     EXPECT_EQ(rm_.server.AddClient({.process = kProcess, .opener = nullptr, .user = 0}, &client_),
               NV_OK);
-    call_.remote.PutAll(0, std::vector<uint8_t>(1 << 16));
+    call_.memory().PutAll(0, std::vector<uint8_t>(1 << 16));
     for (int i = 0; i < 3; ++i) spaces_.push_back(NewSpace(i, &handles_[i]));
     device_ = std::make_unique<UvmDevice>(&rm_, kProcess);
   }
@@ -99,9 +85,9 @@ class UvmDeviceTest : public testing::TestWithParam<DriverAbi> {
   template <typename Params>
   uint32_t Do(UvmDevice& device, uint32_t command, Params& params) {
     params.rmStatus = ~0u;
-    EXPECT_TRUE(call_.remote.WriteObject(RemoteAddress{kParams}, params));
+    EXPECT_TRUE(call_.memory().WriteObject(RemoteAddress{kParams}, params));
     EXPECT_EQ(device.Ioctl(call_, command, RemoteAddress{kParams}), 0);
-    EXPECT_TRUE(call_.remote.Read(RemoteAddress{kParams}, &params, sizeof params));
+    EXPECT_TRUE(call_.memory().Read(RemoteAddress{kParams}, &params, sizeof params));
     return params.rmStatus;
   }
   uint32_t Register(UvmDevice& device, int gpu, uint32_t handle) {
@@ -184,7 +170,7 @@ class UvmDeviceTest : public testing::TestWithParam<DriverAbi> {
   uint32_t handles_[3] = {};
   std::vector<std::shared_ptr<VaSpaceResource>> spaces_;
   std::shared_ptr<OwnedMemory> memory_;
-  FakeCall call_;
+  FakeCall call_{kProcess};
   std::unique_ptr<UvmDevice> device_;
 };
 
@@ -260,7 +246,7 @@ TEST_P(UvmDeviceTest, MappingsThatTheDriverRefuses) {
   EXPECT_EQ(map({kBase + 1, kMiB, kBoth, MAP_SHARED, kBase + 1}), -EINVAL);
   EXPECT_EQ(map({UINT64_MAX - 4095, kMiB, kBoth, MAP_SHARED, UINT64_MAX - 4095}), -EINVAL);
   EXPECT_EQ(map({kBase, kMiB, kBoth, MAP_SHARED_VALIDATE, kBase}), 0);
-  call_.pid = kOther;
+  call_.set_process(kOther);
   EXPECT_EQ(map({kBase, kMiB, kBoth, MAP_SHARED, kBase}), -EPERM);
 }
 
@@ -388,7 +374,7 @@ TEST_P(UvmDeviceTest, OnlyItsOwnProcessAndOnlyKnownCalls) {
   EXPECT_EQ(device_->Ioctl(call_, 0x7777, RemoteAddress{kParams}), -EINVAL);
   EXPECT_FALSE(UvmDevice::Knows(0x7777));
   EXPECT_NE(unknowns_.Report(), "");
-  call_.pid = kOther;
+  call_.set_process(kOther);
   EXPECT_EQ(device_->Ioctl(call_, UVM_DEINITIALIZE, RemoteAddress{0}), -EPERM);
 }
 
@@ -424,10 +410,10 @@ TEST_P(UvmDeviceTest, RandomBytesForEveryNumber) {
         random() % 50 == 0 ? UVM_INITIALIZE : static_cast<uint32_t>(random() % 128);
     for (size_t at = kParams; at < kParams + 10240; at += 8) {
       const uint64_t word = random() % 3 == 0 ? random() : edges[random() % std::size(edges)];
-      call_.remote.Put(at, word);
+      call_.memory().Put(at, word);
       if (at > kParams + 64 && random() % 64 == 0) at += 4096;  // the rest is old
     }
-    if (random() % 4 != 0) call_.remote.Put(kParams + 16, Uuid(0));
+    if (random() % 4 != 0) call_.memory().Put(kParams + 16, Uuid(0));
     const int result = device_->Ioctl(call_, command, RemoteAddress{kParams});
     ASSERT_TRUE(result == 0 || result == -EINVAL || result == -EFAULT) << command;
     ASSERT_EQ(result == -EINVAL, !UvmDevice::Knows(command)) << command;

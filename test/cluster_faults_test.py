@@ -78,7 +78,8 @@ class FaultsTest(unittest.TestCase):
     # --- The user ------------------------------------------------------------------
 
     def test_ctrl_c(self):
-        run = start("never_calls")
+        # Its waits are simulated, and soon over: it must not come to its timeout before it is interrupted.
+        run = start("never_calls", TIMEOUT="10000000")
         for line in run.stdout:
             if "trains" in line:
                 break

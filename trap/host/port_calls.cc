@@ -12,8 +12,13 @@
 #include <filesystem>
 #include <string>
 #include <system_error>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "trap/linux/descriptor_copy.h"
 #include "trap/linux/process_tree.h"
 #include "trap/linux/unique_fd.h"
@@ -147,32 +152,56 @@ const PortCalls::Bound* PortCalls::Holder(HostPort port) {
   return nullptr;
 }
 
-void PortCalls::Redirect(const TrappedCall& call) {
+bool PortCalls::Listens(pid_t caller, in_addr address, uint16_t port) const {
+  // Lines of proc_net_tcp: number, local address, remote address, state, ..., the addresses as the
+  // words of memory that they are, TCP_LISTEN being 0A.
+  const std::string v4 = absl::StrFormat("%08X:%04X", address.s_addr, port);
+  const std::string v6 = absl::StrFormat("%08X%08X%08X%s", 0, 0, htonl(0xffff), v4);
+  for (const auto& [file, wanted] : {std::pair("net/tcp", v4), std::pair("net/tcp6", v6)}) {
+    const std::string table = proc_.Text(caller, file);
+    if (table.empty()) return true;  // there is no such table here: the kernel decides
+    for (const absl::string_view line : absl::StrSplit(table, '\n')) {
+      const std::vector<absl::string_view> words = absl::StrSplit(line, ' ', absl::SkipEmpty());
+      if (words.size() > 3 && words[1] == wanted && words[3] == "0A") return true;
+    }
+  }
+  return false;
+}
+
+std::optional<int> PortCalls::Connect(const TrappedCall& call) {
   auto address = SocketAddress::Read(call, call.Word(1), static_cast<uint32_t>(call.Word(2)));
   const auto wanted = address ? address->Get() : std::nullopt;
   const auto host = wanted ? HostOf(*wanted, call.tracee().host) : std::nullopt;
-  if (!host) return;
-  const auto found = bound_.find({*host, address->port()});
+  if (!host) return std::nullopt;
   const in_addr target = addresses_[static_cast<size_t>(*host)];
-  if (found == bound_.end()) return;
-  if (found->second.port == address->port() && target.s_addr == wanted->s_addr) return;
-  if (!TcpSocket(call, address->is_v6()).valid()) return;
+  const bool named = target.s_addr == wanted->s_addr;
+  const HostPort port{*host, address->port()};
+  auto found = bound_.find(port);
+  if (found == bound_.end() && !named) return std::nullopt;
+  if (!TcpSocket(call, address->is_v6()).valid()) return std::nullopt;
   // A port that is another one really may be anybody's by now.
-  const uint16_t real = found->second.port;
-  if (real != address->port() && Holder({*host, address->port()}) == nullptr) return;
+  if (found != bound_.end() && found->second.port != address->port() && Holder(port) == nullptr) {
+    if (!named) return std::nullopt;
+    found = bound_.end();
+  }
+  const uint16_t real = found == bound_.end() ? address->port() : found->second.port;
+  if (!Listens(call.thread(), target, real)) {
+    // The loopback may be asked for a service of the machine, unless a process here has the port.
+    return named || Holder(port) != nullptr ? std::optional(ECONNREFUSED) : std::nullopt;
+  }
+  if (named && real == address->port()) return std::nullopt;
   address->Set(target);
   address->SetPort(real);
   // Memory that cannot be written keeps what it has: then the connection is refused.
   call.memory().Write(call.Address(1), &address->v6, address->length);
+  return std::nullopt;
 }
 
 bool PortCalls::Serve(const TrappedCall& call) {
   const bool binds = call.number() == SYS_bind;
   if (!binds && call.number() != SYS_connect) return false;
   if (static_cast<size_t>(call.tracee().host) < addresses_.size()) {
-    if (!binds) {
-      Redirect(call);
-    } else if (const auto error = Bind(call)) {
+    if (const auto error = binds ? Bind(call) : Connect(call)) {
       if (*error == 0) {
         call.Value(0);
       } else {

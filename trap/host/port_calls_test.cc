@@ -100,6 +100,7 @@ TEST_F(PortCallsTest, APortThatAStrangerHasIsAnotherOneReally) {
   const UniqueFd server = Socket(), client = Socket();
   EXPECT_EQ(Bind(server, port, 0), FakeListener::Value(0));
   EXPECT_NE(ntohs(NameOf(server.get()).sin_port), port);
+  ASSERT_EQ(listen(server.get(), 1), 0);
   // Who connects is led there.
   sockaddr_in name = Name("127.0.0.1", port);
   EXPECT_EQ(Do(SYS_connect, client, name, 0), FakeListener::Continue());
@@ -134,9 +135,36 @@ TEST_F(PortCallsTest, NobodyIsLedToWhereAServerWas) {
   EXPECT_EQ(ntohs(name.sin_port), port);
 }
 
+TEST_F(PortCallsTest, NobodyIsLedToAStrangersServer) {
+  const uint16_t port = FreePort();
+  const UniqueFd stranger(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in taken = Name("0.0.0.0", port);
+  ASSERT_EQ(bind(stranger.get(), reinterpret_cast<sockaddr*>(&taken), sizeof taken), 0);
+  ASSERT_EQ(listen(stranger.get(), 1), 0);
+  // Of a host that has no server there: not yet, bound only, not any more.
+  sockaddr_in name = Name("127.77.0.2", port);
+  EXPECT_EQ(Do(SYS_connect, Socket(), name, 0).error, ECONNREFUSED);
+  UniqueFd server = Socket();
+  ASSERT_EQ(Bind(server, port, 1), FakeListener::Value(0));
+  EXPECT_EQ(Do(SYS_connect, Socket(), name, 0).error, ECONNREFUSED);
+  sockaddr_in loopback = Name("127.0.0.1", port);
+  EXPECT_EQ(Do(SYS_connect, Socket(), loopback, 1).error, ECONNREFUSED);
+  ASSERT_EQ(listen(server.get(), 1), 0);
+  sockaddr_in led = name;
+  EXPECT_EQ(Do(SYS_connect, Socket(), led, 0), FakeListener::Continue());
+  EXPECT_EQ(led.sin_port, NameOf(server.get()).sin_port);
+  Close(server);
+  EXPECT_EQ(Do(SYS_connect, Socket(), name, 0).error, ECONNREFUSED);
+  // A datagram's peer is the kernel's.
+  EXPECT_EQ(Do(SYS_connect, Socket(SOCK_DGRAM), name, 0), FakeListener::Continue());
+  // The stranger may be what the loopback was asked for.
+  EXPECT_EQ(Do(SYS_connect, Socket(), loopback, 1), FakeListener::Continue());
+}
+
 TEST_F(PortCallsTest, AnyPortIsTold) {
   const UniqueFd server = Socket(), client = Socket();
   EXPECT_EQ(Bind(server, 0, 1), FakeListener::Value(0));
+  ASSERT_EQ(listen(server.get(), 1), 0);
   sockaddr_in name = Name("127.0.0.1", ntohs(NameOf(server.get()).sin_port));
   EXPECT_EQ(Do(SYS_connect, client, name, 1), FakeListener::Continue());
   EXPECT_EQ(name.sin_addr.s_addr, Address("127.77.0.2").s_addr);

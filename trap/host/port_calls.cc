@@ -1,6 +1,7 @@
 #include "trap/host/port_calls.h"
 
 #include <arpa/inet.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -9,18 +10,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
-#include <string>
-#include <system_error>
-#include <utility>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
-#include "absl/strings/str_split.h"
-#include "absl/strings/string_view.h"
 #include "trap/linux/descriptor_copy.h"
-#include "trap/linux/process_tree.h"
 #include "trap/linux/unique_fd.h"
 
 namespace phantora {
@@ -132,18 +123,6 @@ std::optional<int> PortCalls::Bind(const TrappedCall& call) {
   return 0;
 }
 
-bool PortCalls::DescendantHas(ino_t socket) {
-  const std::string wanted = absl::StrCat("socket:[", socket, "]");
-  std::error_code error;
-  for (const pid_t process : Descendants()) {
-    std::filesystem::directory_iterator files(absl::StrCat("/proc/", process, "/fd"), error);
-    for (; !error && files != std::filesystem::directory_iterator(); files.increment(error)) {
-      if (std::filesystem::read_symlink(files->path(), error) == wanted) return true;
-    }
-  }
-  return false;
-}
-
 const PortCalls::Bound* PortCalls::Holder(HostPort port) {
   const auto found = bound_.find(port);
   if (found == bound_.end()) return nullptr;
@@ -153,19 +132,10 @@ const PortCalls::Bound* PortCalls::Holder(HostPort port) {
 }
 
 bool PortCalls::Listens(pid_t caller, in_addr address, uint16_t port) const {
-  // Lines of proc_net_tcp: number, local address, remote address, state, ..., the addresses as the
-  // words of memory that they are, TCP_LISTEN being 0A.
-  const std::string v4 = absl::StrFormat("%08X:%04X", address.s_addr, port);
-  const std::string v6 = absl::StrFormat("%08X%08X%08X%s", 0, 0, htonl(0xffff), v4);
-  for (const auto& [file, wanted] : {std::pair("net/tcp", v4), std::pair("net/tcp6", v6)}) {
-    const std::string table = proc_.Text(caller, file);
-    if (table.empty()) return true;  // there is no such table here: the kernel decides
-    for (const absl::string_view line : absl::StrSplit(table, '\n')) {
-      const std::vector<absl::string_view> words = absl::StrSplit(line, ' ', absl::SkipEmpty());
-      if (words.size() > 3 && words[1] == wanted && words[3] == "0A") return true;
-    }
-  }
-  return false;
+  const auto sockets = SocketsAt(proc_, caller, SocketProtocol::kTcp, address, port);
+  if (!sockets) return true;  // there is no table to look it up: the kernel decides
+  return std::any_of(sockets->begin(), sockets->end(),
+                     [](const SocketEntry& socket) { return socket.state == TCP_LISTEN; });
 }
 
 std::optional<int> PortCalls::Connect(const TrappedCall& call) {

@@ -13,6 +13,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "trap/linux/proc.h"
+#include "trap/linux/socket_table.h"
 #include "trap/linux/trapped_call.h"
 
 namespace phantora {
@@ -33,7 +34,7 @@ class PortCalls {
   using SocketLives = std::function<bool(ino_t)>;
 
   // `addresses`: of each host, network byte order.
-  explicit PortCalls(std::vector<in_addr> addresses, SocketLives lives = DescendantHas,
+  explicit PortCalls(std::vector<in_addr> addresses, SocketLives lives = DescendantHasSocket,
                      const Proc& proc = Proc::Host())
       : addresses_(std::move(addresses)), lives_(std::move(lives)), proc_(proc) {}
 
@@ -47,7 +48,6 @@ class PortCalls {
     ino_t socket;
   };
 
-  static bool DescendantHas(ino_t socket);
   // Who has the port of the host, as far as it is known here; nullptr: nobody any more.
   const Bound* Holder(HostPort port);
 

@@ -188,8 +188,10 @@ class Table {
          "a shared mapping cannot grow, and is followed when it moves");
     Trap({SYS_uname, SYS_sysinfo, SYS_sched_getaffinity, SYS_sched_setaffinity},
          CallMode::kVirtualHosts, CallHandler::kHost, "tells about the emulated host");
-    Trap({SYS_bind, SYS_connect}, CallMode::kVirtualHosts, CallHandler::kPort,
+    Trap({SYS_bind}, CallMode::kVirtualHosts, CallHandler::kPort,
          "every emulated host has ports of its own");
+    Trap({SYS_connect}, CallMode::kAlways, CallHandler::kPort,
+         "every emulated host has ports of its own; another machine answers in real time");
   }
 
   std::vector<CallRow> rows_;

@@ -97,6 +97,7 @@ void CallDispatch::ServeBy(CallHandler handler, const TrappedCall& call,
       served = ServeHostCall(call, HostOf(call));
       break;
     case CallHandler::kPort:
+      if (options_.time != nullptr && call.number() == SYS_connect) options_.time->Connects(call);
       served = port_calls_ && port_calls_->Serve(call);
       break;
     case CallHandler::kMemory:

@@ -24,6 +24,10 @@ struct HeldCall {
   VirtualTime since = {};
   VirtualTime deadline = VirtualTime::Infinity();
   std::unique_ptr<TimedWait> wait = nullptr;
+  // Of what it waits for, sockets that somebody outside of the run is to answer through, since
+  // when, in real time (ns).
+  std::vector<ino_t> asked = {};
+  int64_t real_since = 0;
   // Without it, it waits for a GPU: for room in a queue of it, or reading this clock to there. Or
   // it is served, and its answer, a value or EAGAIN, has to wait until the others are not earlier.
   bool for_room = false, for_others = false, try_again = false;

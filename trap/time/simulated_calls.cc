@@ -350,8 +350,10 @@ void SimulatedTime::ServeTransfer(const TrappedCall& call, const TransferCall& t
   } else if (sends) {
     messages_.Sent(conduit, transfer.bytes, ProcessClocks::SeenBy(process, thread), call.process());
     clocks_.Stir(0);  // who receives it
+    if (is_socket) AskOutside(call, file.get());
   } else {
     NotBeforeSender(process, transfer, conduit, file.get());
+    HearOutside(file.get(), conduit.stream);
   }
   file.reset();  // it must not outlive the descriptor of a caller who closes it next
   quiet_ = false;

@@ -67,6 +67,10 @@ void SimulatedTime::HoldOrAnswer(const CallArguments& call, pid_t id, int pidfd,
     clocks_.ChargeFruitless(process, thread);
     held.deadline = process.now;
   }
+  if (!outside_.empty()) {
+    held.asked = outside_.AskedAmong(wait->files());
+    held.real_since = RealNow();
+  }
   held.wait = std::move(wait);
   held.since = process.now;
   Hold(call.id(), std::move(held));
@@ -162,6 +166,9 @@ void SimulatedTime::LetGo(HeldCalls::Calls::iterator call, NotifyListener& liste
       messages_.Sent(conduit, transfer->bytes, ProcessClocks::SeenBy(process, held.thread),
                      held.process);
       clocks_.Stir(0);
+      AskOutside(held.wait->arguments(), held.wait->copy());
+    } else {
+      HearOutside(held.wait->copy(), conduit.stream);
     }
   }
   held.wait->ReleaseDescriptors();

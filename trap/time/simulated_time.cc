@@ -61,6 +61,12 @@ SimulatedTime::SimulatedTime(const Options& options, Vdso vdso)
                 }
                 return living;
               }),
+      peers_([this](pid_t process, bool thorough) {
+        if (clocks_.Find(process) != nullptr || !thorough) return clocks_.Find(process) != nullptr;
+        const auto all = options_.descendants();
+        return std::find(all.begin(), all.end(), process) != all.end();
+      }),
+      outside_(options.clocks.clock),
       activity_(options.clocks.threads) {}
 
 void SimulatedTime::Runs(pid_t thread, pid_t process) {
@@ -92,6 +98,7 @@ void SimulatedTime::ProcessDied(pid_t process) {
   Runs(0, 0);            // its parent, perhaps
   clocks_.Died(process);
   timers_.ProcessDied(process);
+  outside_.ProcessDied(process);
   if (options_.sharing != nullptr) options_.sharing->ProcessDied(process);
 }
 
@@ -228,7 +235,7 @@ void SimulatedTime::Pass(NotifyListener& listener) {
   if (stopped_ >= 0) CheckPolled(std::exchange(stopped_, kNobody), listener);
   CheckTimers(listener);
   ShareMemory(listener);
-  while (RealNow() - begin < kLongestPass) {
+  while (RealNow() - begin < kLongestPass && !WaitsForOutside()) {
     if (let_go_ || (quiet_ && sole_runner_ != 0)) break;
     LetServedWaitersGo(listener);
     if (let_go_ || (quiet_ && sole_runner_ != 0)) break;
@@ -311,7 +318,8 @@ void SimulatedTime::ShareMemory(NotifyListener& listener) {
 
 bool SimulatedTime::AtRest(NotifyListener& listener) {
   const VirtualTime never = VirtualTime::Infinity();
-  return NextThing() == never && !clocks_.HasHiddenWork() && MayPass(never, listener) && quiet_;
+  return !WaitsForOutside() && NextThing() == never && !clocks_.HasHiddenWork() &&
+         MayPass(never, listener) && quiet_;
 }
 
 void SimulatedTime::PassToEvent(pid_t id, VirtualTime event, NotifyListener& listener) {
@@ -358,7 +366,7 @@ void SimulatedTime::PassToDeadline(HeldCalls::Calls::iterator call, NotifyListen
 void SimulatedTime::ArmNextTick(bool hidden_work, int64_t ticked) {
   // While others run and nothing happens, the looks become rarer.
   const bool timers = timers_.Earliest().time != VirtualTime::Infinity();
-  if (!held_.empty() || timers || hidden_work ||
+  if (!held_.empty() || timers || hidden_work || !outside_.empty() ||
       clocks_.EarliestEvent().second != VirtualTime::Infinity() ||
       clocks_.NextSharedEvent() != VirtualTime::Infinity()) {
     const int64_t polled = static_cast<int64_t>(held_.polled()) * kTickPerPolled;

@@ -23,6 +23,8 @@
 #include "trap/memory/page_sharing.h"
 #include "trap/time/held_calls.h"
 #include "trap/time/message_times.h"
+#include "trap/time/outside_answers.h"
+#include "trap/time/outside_peers.h"
 #include "trap/time/process_clocks.h"
 #include "trap/time/timers/virtual_timers.h"
 #include "trap/time/transfer_call.h"
@@ -69,7 +71,10 @@ class SimulatedTime {
   bool Serve(const TrappedCall& call);
 
   // A thread looks up a name in the file system.
-  void PathCall(pid_t process, pid_t thread) { clocks_.PathCall(process, thread); }
+  void PathCall(pid_t process, pid_t thread) {
+    outside_.GoesOn(thread);
+    clocks_.PathCall(process, thread);
+  }
 
   // A call of the process is served, whatever it is.
   void CallOf(pid_t process) { clocks_.Stir(process); }
@@ -79,7 +84,11 @@ class SimulatedTime {
   void Heard(pid_t process, pid_t thread) {
     if (thread == runner_) let_go_ = false;
     stopped_ = process;
+    outside_.GoesOn(thread);
   }
+
+  // A thread connects a socket; the call is to be made by the kernel.
+  void Connects(const TrappedCall& call);
 
   // Before a driver call: everything that the process has submitted so far enters its
   // GPUs.
@@ -137,6 +146,12 @@ class SimulatedTime {
   // The bytes of `call` that can be read from `file` were sent before this.
   void NotBeforeSender(Process& process, const TransferCall& call, const Conduit& conduit,
                        int file);
+
+  // Bytes go to, or come from, somebody outside of the run.
+  void AskOutside(const CallArguments& call, int file);
+  void HearOutside(int file, bool stream);
+  // Has somebody outside to answer before time passes?
+  bool WaitsForOutside();
 
   // Holds the call of `process`, or answers it if it need not wait.
   void HoldOrAnswer(const CallArguments& call, pid_t process, int pidfd,
@@ -204,6 +219,8 @@ class SimulatedTime {
   HeldCalls held_;
   VirtualTimers timers_;
   MessageTimes messages_;
+  OutsidePeers peers_;
+  OutsideAnswers outside_;
 
   ThreadActivity activity_;
   std::vector<pid_t> processes_;  // of the whole tree

@@ -63,6 +63,8 @@ class TimedWait {
   // kernel, it would wait there, in real time.)
   virtual bool CollectReady() { return true; }
   virtual size_t copies() const { return 0; }
+  // The copies.
+  virtual std::vector<int> files() const { return {}; }
   virtual int watched() const { return -1; }
   // To be called before an answer: the caller may count on its descriptors being closed
   // when it closes them.

@@ -58,6 +58,12 @@ int WatchedWait::WatchDescriptors(int pidfd, size_t most) {
   return watched_.get();
 }
 
+std::vector<int> WatchedWait::files() const {
+  std::vector<int> files;
+  for (const DescriptorCopy& copy : copies_) files.push_back(copy.get());
+  return files;
+}
+
 void WatchedWait::ReleaseDescriptors() {
   copies_.clear();
   watched_.reset();

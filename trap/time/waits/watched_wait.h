@@ -15,6 +15,7 @@ class WatchedWait : public TimedWait {
  public:
   int WatchDescriptors(int pidfd, size_t most) override;
   size_t copies() const override { return copies_.size(); }
+  std::vector<int> files() const override;
   int watched() const override { return watched_.get(); }
   void ReleaseDescriptors() override;
   bool AwaitsSignal(uint64_t pending) const override { return (signals_ & pending) != 0; }

@@ -78,8 +78,13 @@ void CallDispatch::Serve(const seccomp_notif& notification, NotifyListener& list
     } else {
       options_.time->Heard(call.process(), call.thread());
     }
+    if (!IsAboutTime(handler)) options_.time->GoesOn(call.thread());
   }
   ServeBy(handler, call, paths);
+}
+
+bool CallDispatch::IsAboutTime(CallHandler handler) {
+  return handler >= CallHandler::kProcess && handler <= CallHandler::kTimer;
 }
 
 void CallDispatch::ServeBy(CallHandler handler, const TrappedCall& call,

@@ -73,6 +73,7 @@ class CallDispatch {
   const SupervisorCounters& counters() const { return counters_; }
 
  private:
+  static bool IsAboutTime(CallHandler handler);
   void ServeBy(CallHandler handler, const TrappedCall& call,
                const std::optional<PathCalls::Paths>& paths);
   // What RunRanks() tells; false if the call is none of its.

@@ -23,6 +23,7 @@ HeldCalls::HeldCalls(int epoll) : epoll_(epoll) {
 void HeldCalls::Add(uint64_t id, HeldCall call) {
   threads_[call.thread] = id;
   room_waiters_ += call.for_room;
+  if (call.spins) spinners_.insert(id);
   if (call.for_gpu()) gpu_waiters_[call.process].insert(id);
   if (call.deadline != VirtualTime::Infinity()) deadlines_.emplace(call.deadline, id);
   if (call.wait != nullptr) {
@@ -51,6 +52,7 @@ HeldCall HeldCalls::Take(Calls::iterator it) {
     threads_.erase(held);
   }
   room_waiters_ -= call.for_room;
+  if (call.spins) spinners_.erase(it->first);
   if (auto waiters = gpu_waiters_.find(call.process); call.for_gpu()) {
     waiters->second.erase(it->first);
     if (waiters->second.empty()) gpu_waiters_.erase(waiters);
@@ -68,6 +70,14 @@ HeldCall HeldCalls::Take(Calls::iterator it) {
   }
   calls_.erase(it);
   return call;
+}
+
+void HeldCalls::EndBy(Calls::iterator it, VirtualTime deadline) {
+  HeldCall& call = it->second;
+  if (deadline >= call.deadline) return;
+  deadlines_.erase({call.deadline, it->first});
+  call.deadline = deadline;
+  deadlines_.emplace(deadline, it->first);
 }
 
 size_t HeldCalls::copies_left(pid_t process) const {

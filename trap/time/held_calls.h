@@ -31,6 +31,8 @@ struct HeldCall {
   // Without it, it waits for a GPU: for room in a queue of it, or reading this clock to there. Or
   // it is served, and its answer, a value or EAGAIN, has to wait until the others are not earlier.
   bool for_room = false, for_others = false, try_again = false;
+  // It is a look of one that spins (spin_loops.h).
+  bool spins = false;
   int64_t value = 0;
   int clock = 0;
   RemoteAddress clock_out{};
@@ -59,6 +61,10 @@ class HeldCalls {
   // Calls that wait for GPUs, by process.
   const std::map<pid_t, std::set<uint64_t>>& gpu_waiters() const { return gpu_waiters_; }
   int room_waiters() const { return room_waiters_; }
+  // Of those that spin.
+  const std::set<uint64_t>& spinners() const { return spinners_; }
+  // It ends at `deadline`, which is finite, unless it does so before.
+  void EndBy(Calls::iterator call, VirtualTime deadline);
 
   size_t polled() const { return polled_.size(); }
   // Of them, those whose memory other processes may change.
@@ -84,6 +90,7 @@ class HeldCalls {
   std::map<pid_t, std::set<uint64_t>> gpu_waiters_;
   std::set<std::pair<VirtualTime, uint64_t>> deadlines_;  // of calls that end by themselves
   int room_waiters_ = 0;
+  std::set<uint64_t> spinners_;
   Polled polled_;  // by process and notification id
   size_t polled_shared_ = 0;
   absl::flat_hash_map<pid_t, size_t> copies_;

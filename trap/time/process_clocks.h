@@ -133,6 +133,14 @@ class ProcessClocks {
   void TakeProcessorTime(Process& process, pid_t id);
   // What it has used since it was looked at does not count.
   void DiscardProcessorTime(Process& process, pid_t id);
+  // Of what it has used, so much was for nothing, ns.
+  void ExcludeProcessorTime(Process& process, int64_t nanoseconds) const {
+    process.processor_time += nanoseconds;
+  }
+  // Of a thread that has stopped, ns; 0 where it does not count.
+  int64_t ProcessorTimeOf(pid_t thread) const {
+    return CountsProcessorTime() ? clock().ThreadProcessorTime(thread) : 0;
+  }
   // A thread reads a clock. Where processor time counts, one that has done other things for a
   // while does not read it in a loop.
   void NoteRead(const Process& process, Thread& thread) const;

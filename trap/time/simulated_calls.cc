@@ -106,6 +106,8 @@ void SimulatedTime::ServeTimer(const TrappedCall& call) {
 void SimulatedTime::ServeSignal(const TrappedCall& call) {
   signals_sent_ = true;
   quiet_ = false;
+  spins_.GoesOn(call.thread());
+  LetSpinnersLook(clocks_.NowOf(call.process()), call.thread());
   Runs(call.thread(), call.process());
   StirReceiver(call);
   call.Continue();
@@ -138,6 +140,7 @@ void SimulatedTime::StirReceiver(const CallArguments& call) {
 
 void SimulatedTime::ServeNewProcess(const TrappedCall& call) {
   const pid_t thread = call.thread();
+  spins_.GoesOn(thread);
   clocks_.Stopped(call.process(), thread);  // the child starts with this time
   quiet_ = false;
   Runs(thread, call.process());
@@ -207,6 +210,8 @@ void SimulatedTime::ServeClock(const TrappedCall& call) {
   const int clock = call.Int(0);
   const bool continues = quiet_ && sole_runner_ == thread_id;
   if (continues) clocks_.DiscardProcessorTime(clocks_.Of(id), id);  // it only looked again
+  clocks_.ExcludeProcessorTime(clocks_.Of(id),
+                               spins_.ReadsClock(thread_id, clocks_.ProcessorTimeOf(thread_id)));
   Process& process = clocks_.Stopped(id, thread_id);
   Thread& thread = process.threads[thread_id];
   clocks_.NoteRead(process, thread);
@@ -247,7 +252,9 @@ void SimulatedTime::ServeClock(const TrappedCall& call) {
   // CLOCK_MONOTONIC_RAW, and calls so coarse that nobody could tell.
   const bool charged = call.number() == SYS_clock_gettime && clock != CLOCK_MONOTONIC_RAW;
   VirtualTime shown = ProcessClocks::SeenBy(process, thread_id);
-  if (charged || thread.reads > ProcessClocks::kReadsOfWait) {
+  if (spins_.Spins(thread_id)) {
+    // On the way to the next look, which may be in vain.
+  } else if (charged || thread.reads > ProcessClocks::kReadsOfWait) {
     shown = clocks_.ReadClock(process, thread_id);
   } else {
     ++thread.reads;
@@ -263,12 +270,7 @@ void SimulatedTime::ServeYield(const TrappedCall& call) {
     full = ProcessClocks::IsYieldOfInterest(*known) && clocks_.QueuesOf(call.process()).full;
     ProcessClocks::NoteYield(*known, full);
   }
-  if (!full) {
-    quiet_ = false;
-    Runs(thread, call.process());
-    call.Continue();
-    return;
-  }
+  if (!full) return ServeVainYield(call);
   Process& process = clocks_.Stopped(call.process(), thread);
   quiet_ = false;
   HeldCall held;
@@ -280,8 +282,26 @@ void SimulatedTime::ServeYield(const TrappedCall& call) {
   LetRoomWaitersGo(call.listener());
 }
 
+void SimulatedTime::ServeVainYield(const TrappedCall& call) {
+  const pid_t thread = call.thread();
+  const SpinLoops::Turn turn = LookInVain(clocks_.Of(call.process()), thread);
+  quiet_ = false;
+  if (turn.spins) {
+    Process& process = clocks_.Stopped(call.process(), thread, true);
+    HoldForOthers(call, process,
+                  {.deadline = process.now + turn.step, .for_others = true, .spins = true});
+    return;
+  }
+  Runs(thread, call.process());
+  call.Continue();
+}
+
 void SimulatedTime::ServeWait(const TrappedCall& call) {
   const pid_t thread = call.thread();
+  if (spins_.Spins(thread)) {
+    clocks_.ExcludeProcessorTime(clocks_.Of(call.process()),
+                                 spins_.ReadsClock(thread, clocks_.ProcessorTimeOf(thread)));
+  }
   Process& process = clocks_.Stopped(call.process(), thread, true);
   HoldOrAnswer(call, call.process(), call.tracee().pidfd.get(),
                ParseWait(call,
@@ -339,21 +359,29 @@ void SimulatedTime::ServeTransfer(const TrappedCall& call, const TransferCall& t
   }
   clocks_.ForgetThread(process, call.process(), thread);
   if (!ready && !waits) {
-    // In a loop, by one that is ahead of others: its calls would keep time from passing for them.
-    if (ProcessClocks::ChargeFruitless(process, thread) && !transfer.error_queue &&
-        NextThing() <= process.now) {
+    const SpinLoops::Turn turn = LookInVain(process, thread);
+    if (turn.spins && !transfer.error_queue) {
       file.reset();
       quiet_ = false;
-      HoldForOthers(call, process, {.for_others = true, .try_again = true});
+      HoldForOthers(call, process,
+                    {.deadline = process.now + turn.step,
+                     .for_others = true,
+                     .try_again = true,
+                     .spins = true});
       return;
     }
-  } else if (sends) {
-    messages_.Sent(conduit, transfer.bytes, ProcessClocks::SeenBy(process, thread), call.process());
-    clocks_.Stir(0);  // who receives it
-    if (is_socket) AskOutside(call, file.get());
   } else {
-    NotBeforeSender(process, transfer, conduit, file.get());
-    HearOutside(file.get(), conduit.stream);
+    spins_.GoesOn(thread);
+    if (sends) {
+      messages_.Sent(conduit, transfer.bytes, ProcessClocks::SeenBy(process, thread),
+                     call.process());
+      LetSpinnersLook(process.now, thread);
+      clocks_.Stir(0);  // who receives it
+      if (is_socket) AskOutside(call, file.get());
+    } else {
+      NotBeforeSender(process, transfer, conduit, file.get());
+      HearOutside(file.get(), conduit.stream);
+    }
   }
   file.reset();  // it must not outlive the descriptor of a caller who closes it next
   quiet_ = false;

@@ -21,6 +21,9 @@ namespace {
 constexpr VirtualSpan kFruitlessLook = VirtualSpan::Microseconds(1);
 // Of memory that a process waits for, at each of its calls; ns of real time.
 constexpr int64_t kLongestLook = 200'000;
+// One that spins is kept no longer than this from a look, ns of real time, while others run without
+// a stop: they may wait for it in turn.
+constexpr int64_t kLongestKept = 20'000'000;
 constexpr size_t kWordsAtATime = 256;
 
 }  // namespace
@@ -31,6 +34,16 @@ void SimulatedTime::HoldOrAnswer(const CallArguments& call, pid_t id, int pidfd,
   Process& process = clocks_.Of(id);
   if (!wait->is_clock()) clocks_.ForgetThread(process, id, thread);
   quiet_ = false;
+  const bool no_time = wait->verdict() == TimedWait::Verdict::kWait && !wait->is_clock() &&
+                       wait->deadline() <= process.now;
+  SpinLoops::Turn turn;
+  if (wait->is_look() || no_time) {
+    turn = LookInVain(process, thread);
+    if (turn.spins) wait->WaitUntil(process.now + turn.step);
+  } else if (!wait->is_private()) {
+    // (In a futex of its own process, one that spins may wait for the next turn: Python's lock.)
+    spins_.GoesOn(thread);
+  }
   if (wait->verdict() == TimedWait::Verdict::kWait) {
     const int descriptor = wait->WatchDescriptors(pidfd, held_.copies_left(id));
     if ((descriptor >= 0 && IsReady(descriptor, POLLIN) && wait->CollectReady()) ||
@@ -63,14 +76,9 @@ void SimulatedTime::HoldOrAnswer(const CallArguments& call, pid_t id, int pidfd,
   held.process = id;
   held.thread = thread;
   held.deadline = wait->deadline();
-  if (held.deadline <= process.now && !wait->is_clock()) {
-    clocks_.ChargeFruitless(process, thread);
-    held.deadline = process.now;
-  }
-  if (!outside_.empty()) {
-    held.asked = outside_.AskedAmong(wait->files());
-    held.real_since = RealNow();
-  }
+  held.deadline = std::max(held.deadline, process.now);
+  held.spins = turn.spins;
+  if (!outside_.empty()) held.asked = outside_.AskedAmong(wait->files());
   held.wait = std::move(wait);
   held.since = process.now;
   Hold(call.id(), std::move(held));
@@ -105,8 +113,40 @@ bool SimulatedTime::HoldsAnswer(const CallArguments& call, pid_t id, int64_t val
 void SimulatedTime::HoldForOthers(const CallArguments& call, Process& process, HeldCall held) {
   held.process = process.id;
   held.thread = call.thread();
-  held.since = held.deadline = process.now;
+  held.since = process.now;
+  if (!held.spins) held.deadline = process.now;
   Hold(call.id(), std::move(held));
+}
+
+SpinLoops::Turn SimulatedTime::LookInVain(Process& process, pid_t thread) {
+  const SpinLoops::Turn turn =
+      spins_.LooksInVain(process.id, thread, process.now, clocks_.ProcessorTimeOf(thread));
+  clocks_.ExcludeProcessorTime(process, turn.spent);
+  if (turn.begins_to) LetSpinnersLook(process.now, thread);
+  return turn;
+}
+
+void SimulatedTime::LetSpinnersLook(VirtualTime at, pid_t thread) {
+  spins_.SomebodyStopped(at);
+  const auto spinners = held_.spinners();
+  for (const uint64_t id : spinners) {
+    const auto call = held_.Find(id);
+    if (call->second.thread == thread) continue;
+    held_.EndBy(call, std::max(at, clocks_.NowOf(call->second.process)));
+  }
+}
+
+void SimulatedTime::LetSpinnersLookAnyway(NotifyListener& listener) {
+  const auto spinners = held_.spinners();
+  for (const uint64_t id : spinners) {
+    const auto call = held_.Find(id);
+    if (RealNow() - call->second.real_since < kLongestKept) continue;
+    if (call->second.for_others) {
+      AnswerHeld(call, listener);
+    } else {
+      LetGo(call, listener, End::kTimedOut);
+    }
+  }
 }
 
 void SimulatedTime::LetRoomWaitersGo(NotifyListener& listener) {
@@ -135,6 +175,7 @@ void SimulatedTime::Log(const HeldCall& held, const char* what) {
                       seconds(clocks_.Of(held.process).now), what,
                       held.wait != nullptr ? held.wait->name()
                       : held.for_room      ? "wait for room in a queue"
+                      : held.spins         ? "look in a loop"
                       : held.for_others    ? "driver call, for others to come"
                                            : "wait for a GPU",
                       ends ? absl::StrFormat(" until %.9f s", seconds(held.deadline)) : ""));
@@ -148,6 +189,8 @@ void SimulatedTime::Hold(uint64_t id, HeldCall held) {
     process.driver_calls = 0;
   }
   process.looked_at = -1;
+  held.real_since = RealNow();
+  if (!held.spins) LetSpinnersLook(process.now, held.thread);
   Log(held, "begins");
   held_.Add(id, std::move(held));
 }

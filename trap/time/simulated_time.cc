@@ -78,6 +78,7 @@ void SimulatedTime::Runs(pid_t thread, pid_t process) {
 
 void SimulatedTime::DriverCall(pid_t id, pid_t thread) {
   Process& process = clocks_.Stopped(id, thread);
+  spins_.GoesOn(thread);
   clocks_.SetUsesGpu(process, thread);
   clocks_.ForgetThread(process, id, thread);
   if (options_.clocks.host.mode == HostTimeMode::kFixed) {
@@ -96,6 +97,8 @@ void SimulatedTime::ProcessDied(pid_t process) {
   processes_known_ = quiet_ = false;
   signals_sent_ = true;  // SIGCHLD
   Runs(0, 0);            // its parent, perhaps
+  LetSpinnersLook(clocks_.NowOf(process), 0);
+  spins_.ProcessDied(process);
   clocks_.Died(process);
   timers_.ProcessDied(process);
   outside_.ProcessDied(process);
@@ -120,6 +123,7 @@ bool SimulatedTime::Ready(int descriptor, NotifyListener& listener) {
     const int nudged =
         clocks_.Nudge([this](pid_t process) { return held_.gpu_waiters().contains(process); });
     counters_.nudges += static_cast<uint64_t>(nudged);
+    LetSpinnersLookAnyway(listener);
     if (nudged > 0) ticked_ns_ = 0;  // look again soon
     return true;
   }
@@ -354,6 +358,9 @@ void SimulatedTime::PassToDeadline(HeldCalls::Calls::iterator call, NotifyListen
   if (quiet_) clocks_.LiftAll(deadline, true);
   Process& process = clocks_.Of(call->second.process);
   process.now = std::max(process.now, deadline);
+  // What it sees may have been written as late as the earliest of those who are ahead is.
+  const bool ahead = !quiet_ && horizon_ != VirtualTime::Infinity();
+  if (call->second.spins && ahead) process.now = std::max(process.now, horizon_);
   if (call->second.for_others) {
     AnswerHeld(call, listener);
   } else if (call->second.for_gpu()) {

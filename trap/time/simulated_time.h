@@ -26,6 +26,7 @@
 #include "trap/time/outside_answers.h"
 #include "trap/time/outside_peers.h"
 #include "trap/time/process_clocks.h"
+#include "trap/time/spin_loops.h"
 #include "trap/time/timers/virtual_timers.h"
 #include "trap/time/transfer_call.h"
 #include "trap/unknowns.h"
@@ -87,6 +88,9 @@ class SimulatedTime {
     outside_.GoesOn(thread);
   }
 
+  // What the thread asks for has nothing to do with time.
+  void GoesOn(pid_t thread) { spins_.GoesOn(thread); }
+
   // A thread connects a socket; the call is to be made by the kernel.
   void Connects(const TrappedCall& call);
 
@@ -135,6 +139,7 @@ class SimulatedTime {
   void ServeSignal(const TrappedCall& call);
   // sched_yield, which libcuda calls while a queue of its GPU is full.
   void ServeYield(const TrappedCall& call);
+  void ServeVainYield(const TrappedCall& call);
   void ServeWait(const TrappedCall& call);
   void ServeTimer(const TrappedCall& call);
   // io_uring_setup.
@@ -164,7 +169,13 @@ class SimulatedTime {
   void LetGpuWaitersGo(pid_t process, NotifyListener& listener);
   // Answers a call that waits for room or for others.
   void AnswerHeld(HeldCalls::Calls::iterator call, NotifyListener& listener);
-  // Until no process is earlier.
+  // A look of the thread that has come to nothing.
+  SpinLoops::Turn LookInVain(Process& process, pid_t thread);
+  // A thread has stopped, other than to look in vain: who spins looks whether it has written.
+  void LetSpinnersLook(VirtualTime at, pid_t thread);
+  // Those that have been kept for long, in real time, by somebody who runs on.
+  void LetSpinnersLookAnyway(NotifyListener& listener);
+  // Until no process is earlier, or until its deadline.
   void HoldForOthers(const CallArguments& call, Process& process, HeldCall held);
   // Those that waited for room in a queue of their GPUs, and have it.
   void LetRoomWaitersGo(NotifyListener& listener);
@@ -219,6 +230,7 @@ class SimulatedTime {
   HeldCalls held_;
   VirtualTimers timers_;
   MessageTimes messages_;
+  SpinLoops spins_;
   OutsidePeers peers_;
   OutsideAnswers outside_;
 

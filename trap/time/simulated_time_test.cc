@@ -316,7 +316,8 @@ TEST_F(SimulatedTimeTest, ALoopOfYieldsSeldomAsksForQueues) {
   time_->DriverCall(kRank, kRank);
   for (uint64_t id = 100; id < 1'100; ++id) {
     ServeOwn(kRank, id, SYS_sched_yield, {});
-    EXPECT_EQ(AnswerOf(id), FakeListener::Continue());
+    for (int i = 0; i < 3 && !listener_->Answered(id); ++i) Pass();
+    EXPECT_TRUE(listener_->Answered(id)) << id;
   }
   EXPECT_LT(device_.queue_looks, 64 + 1'000 / 16);
   device_.Of(kRank).queues = {.full = true, .short_of_room = true};
@@ -327,6 +328,37 @@ TEST_F(SimulatedTimeTest, ALoopOfYieldsSeldomAsksForQueues) {
     if (!listener_->Answered(id)) break;
   }
   EXPECT_FALSE(listener_->Answered(id)) << "found after 16 at most";
+}
+
+TEST_F(SimulatedTimeTest, WhoSpinsLooksWhenAnotherHasStopped) {
+  Start();
+  constexpr pid_t kSpinner = kRank + 1;
+  Sleep(kRank, 1, 8'000'000);
+  uint64_t id = 100;
+  const auto yield = [&] {
+    ServeOwn(kSpinner, ++id, SYS_sched_yield, {});
+    return listener_->Answered(id);
+  };
+  for (uint32_t i = 0; i < SpinLoops::kFreeLooks; ++i) ASSERT_TRUE(yield());
+  EXPECT_EQ(NowOf(kSpinner), At(0));
+  int looks = 0;
+  while (!listener_->Answered(1)) {
+    ASSERT_LT(++looks, 200);
+    ASSERT_FALSE(yield()) << "it is held";
+    Pass();
+    if (!listener_->Answered(1)) EXPECT_TRUE(listener_->Answered(id));
+  }
+  EXPECT_GT(looks, 16) << "it may wait for time to pass";
+  EXPECT_EQ(NowOf(kRank), At(8'000));
+  // The other one has woken, writes and sleeps again: that is when it is looked for.
+  if (!listener_->Answered(id)) Pass();
+  if (listener_->Answered(id)) yield();
+  Sleep(kRank, 2, kSecond);
+  Pass();
+  EXPECT_TRUE(listener_->Answered(id));
+  EXPECT_EQ(AnswerOf(id), FakeListener::Value(0));
+  EXPECT_GE(NowOf(kSpinner), At(8'000));
+  EXPECT_LE(NowOf(kSpinner), At(8'001));
 }
 
 TEST_F(SimulatedTimeTest, ReceiversAreNotEarlierThanSenders) {

@@ -41,7 +41,9 @@ void TimedWait::RelativeMilliseconds(VirtualTime now, uint64_t argument) {
 }
 
 void TimedWait::ContinueIfOver(VirtualTime now) {
-  if (waits() && deadline_ <= now) Continue();
+  if (!waits() || deadline_ > now) return;
+  is_look_ = true;
+  Continue();
 }
 
 int TimedWait::WatchDescriptors(int /*pidfd*/, size_t /*most*/) { return -1; }

@@ -48,6 +48,10 @@ class TimedWait {
   uint64_t id() const { return arguments_.id(); }
   pid_t thread() const { return arguments_.thread(); }
   const CallArguments& arguments() const { return arguments_; }
+  // It only looks, and does not wait.
+  bool is_look() const { return is_look_; }
+  // Such a one waits after all.
+  void WaitUntil(VirtualTime deadline) { verdict_ = Verdict::kWait, deadline_ = deadline; }
   // Why the kernel has to keep the timeout, in real time; nullptr if it has not.
   const char* left_to_kernel() const { return left_to_kernel_; }
   // The signals that are blocked during the call, where it says so itself.
@@ -127,6 +131,7 @@ class TimedWait {
   int error_ = 0;
   const char* left_to_kernel_ = nullptr;
   VirtualTime deadline_ = VirtualTime::Infinity();
+  bool is_look_ = false;
   std::optional<uint64_t> mask_;
 };
 

@@ -1,0 +1,56 @@
+#include "trap/time/spin_loops.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace phantora {
+namespace {
+
+// Threads that have ended in a loop are forgotten with the others.
+constexpr size_t kMostLoops = 1 << 16;
+
+}  // namespace
+
+int64_t SpinLoops::TakeSpent(Loop& loop, int64_t processor_time) {
+  const int64_t spent = processor_time - std::exchange(loop.processor_time, processor_time);
+  return spent > kLongestTurnNs ? -1 : std::max<int64_t>(spent, 0);
+}
+
+SpinLoops::Turn SpinLoops::LooksInVain(pid_t process, pid_t thread, VirtualTime now,
+                                       int64_t processor_time) {
+  if (loops_.size() >= kMostLoops) loops_.clear();
+  Loop& loop = loops_[thread];
+  Turn turn;
+  if (loop.looks > 0) turn.spent = TakeSpent(loop, processor_time);
+  if (loop.looks == 0 || turn.spent < 0) {
+    loop = {.process = process, .since = now, .processor_time = processor_time};
+    turn.spent = 0;
+  }
+  turn.spins = ++loop.looks > kFreeLooks;
+  turn.begins_to = loop.looks == kFreeLooks + 1;
+  const VirtualTime since = std::max(loop.since, last_stop_);
+  const VirtualSpan passed = now > since ? now - since : VirtualSpan();
+  turn.step = std::clamp(VirtualSpan::Picoseconds(passed.picoseconds() / kStepsOfLoop),
+                         kShortestStep, kLongestStep);
+  return turn;
+}
+
+bool SpinLoops::Spins(pid_t thread) const {
+  const auto loop = loops_.find(thread);
+  return loop != loops_.end() && loop->second.looks > kFreeLooks;
+}
+
+int64_t SpinLoops::ReadsClock(pid_t thread, int64_t processor_time) {
+  const auto loop = loops_.find(thread);
+  if (loop == loops_.end()) return 0;
+  const int64_t spent = TakeSpent(loop->second, processor_time);
+  if (spent >= 0) return spent;
+  loops_.erase(loop);
+  return 0;
+}
+
+void SpinLoops::ProcessDied(pid_t process) {
+  absl::erase_if(loops_, [=](const auto& entry) { return entry.second.process == process; });
+}
+
+}  // namespace phantora

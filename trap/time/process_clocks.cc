@@ -342,6 +342,16 @@ std::vector<ProcessClocks::Process*> ProcessClocks::EarlierThan(VirtualTime befo
   return earlier;
 }
 
+VirtualTime ProcessClocks::EarliestBut(pid_t but, VirtualTime from) {
+  VirtualTime earliest = VirtualTime::Infinity();
+  for (auto& [id, process] : processes_) {
+    if (id == but) continue;
+    if (!process->at_rest) TakeProcessorTime(*process, id);
+    if (process->now >= from) earliest = std::min(earliest, process->now);
+  }
+  return earliest;
+}
+
 std::pair<pid_t, VirtualTime> ProcessClocks::EarliestEvent() const {
   std::pair<pid_t, VirtualTime> earliest{0, VirtualTime::Infinity()};
   // The process id decides between equal times.

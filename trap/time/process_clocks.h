@@ -182,6 +182,8 @@ class ProcessClocks {
 
   // Nobody is earlier than `to`. With `account`, their processor time is taken first.
   void LiftAll(VirtualTime to, bool account);
+  // The earliest of the other processes that are not earlier than `from`; Infinity for none.
+  VirtualTime EarliestBut(pid_t process, VirtualTime from);
   std::pair<pid_t, VirtualTime> EarliestEvent() const;
   // The next thing that happens to what the GPUs of several processes share.
   VirtualTime NextSharedEvent() const;

@@ -316,6 +316,19 @@ TEST_F(ProcessClocksTest, LoopsOfFruitlessCallsTakeTimeByThread) {
   EXPECT_LE(process.fruitless.size(), (size_t{1} << 16) + 1);
 }
 
+TEST_F(ProcessClocksTest, TheEarliestOfTheOthers) {
+  ProcessClocks clocks = Make(HostTimeMode::kZero);
+  EXPECT_EQ(clocks.EarliestBut(kRank, At(0)), VirtualTime::Infinity());
+  clocks.Of(kRank).now = At(5);
+  EXPECT_EQ(clocks.EarliestBut(kRank, At(0)), VirtualTime::Infinity()) << "not itself";
+  clocks.Of(kRank + 1).now = At(7);
+  clocks.Of(kRank + 2).now = At(6);
+  clocks.Of(kRank + 3).now = At(4);
+  EXPECT_EQ(clocks.EarliestBut(kRank, At(5)), At(6)) << "and none that is before";
+  EXPECT_EQ(clocks.EarliestBut(kRank, At(6)), At(6));
+  EXPECT_EQ(clocks.EarliestBut(kRank, At(8)), VirtualTime::Infinity());
+}
+
 TEST_F(ProcessClocksTest, WaitsAreToldOnceTheyAreOver) {
   ProcessClocks clocks = Make(HostTimeMode::kFixed);
   auto& process = clocks.Of(kRank);

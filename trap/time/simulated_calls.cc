@@ -210,8 +210,7 @@ void SimulatedTime::ServeClock(const TrappedCall& call) {
   const int clock = call.Int(0);
   const bool continues = quiet_ && sole_runner_ == thread_id;
   if (continues) clocks_.DiscardProcessorTime(clocks_.Of(id), id);  // it only looked again
-  clocks_.ExcludeProcessorTime(clocks_.Of(id),
-                               spins_.ReadsClock(thread_id, clocks_.ProcessorTimeOf(thread_id)));
+  PassOverLoop(clocks_.Of(id), thread_id);
   Process& process = clocks_.Stopped(id, thread_id);
   Thread& thread = process.threads[thread_id];
   clocks_.NoteRead(process, thread);
@@ -219,7 +218,7 @@ void SimulatedTime::ServeClock(const TrappedCall& call) {
       call.number() == SYS_clock_gettime && clock == CLOCK_MONOTONIC_RAW && process.uses_gpu;
   // Who has submitted something has not been waiting.
   if (process.submissions > 0 || !raw) clocks_.EndWait(thread, id, thread_id);
-  if (process.submissions > 0) thread = Thread{};
+  if (process.submissions > 0) thread = Thread{}, spins_.GoesOn(thread_id);
   thread.spins = raw ? thread.spins + 1 : 0;
   if (thread.spins >= kSpinsOfWait) {
     quiet_ = continues;
@@ -298,10 +297,7 @@ void SimulatedTime::ServeVainYield(const TrappedCall& call) {
 
 void SimulatedTime::ServeWait(const TrappedCall& call) {
   const pid_t thread = call.thread();
-  if (spins_.Spins(thread)) {
-    clocks_.ExcludeProcessorTime(clocks_.Of(call.process()),
-                                 spins_.ReadsClock(thread, clocks_.ProcessorTimeOf(thread)));
-  }
+  if (spins_.Spins(thread)) PassOverLoop(clocks_.Of(call.process()), thread);
   Process& process = clocks_.Stopped(call.process(), thread, true);
   HoldOrAnswer(call, call.process(), call.tracee().pidfd.get(),
                ParseWait(call,

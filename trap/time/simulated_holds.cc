@@ -40,9 +40,6 @@ void SimulatedTime::HoldOrAnswer(const CallArguments& call, pid_t id, int pidfd,
   if (wait->is_look() || no_time) {
     turn = LookInVain(process, thread);
     if (turn.spins) wait->WaitUntil(process.now + turn.step);
-  } else if (!wait->is_private()) {
-    // (In a futex of its own process, one that spins may wait for the next turn: Python's lock.)
-    spins_.GoesOn(thread);
   }
   if (wait->verdict() == TimedWait::Verdict::kWait) {
     const int descriptor = wait->WatchDescriptors(pidfd, held_.copies_left(id));
@@ -118,9 +115,14 @@ void SimulatedTime::HoldForOthers(const CallArguments& call, Process& process, H
   Hold(call.id(), std::move(held));
 }
 
+void SimulatedTime::PassOverLoop(Process& process, pid_t thread) {
+  const auto used = [&] { return clocks_.ProcessorTimeOf(thread); };
+  clocks_.ExcludeProcessorTime(process, spins_.ReadsClock(thread, used));
+}
+
 SpinLoops::Turn SimulatedTime::LookInVain(Process& process, pid_t thread) {
-  const SpinLoops::Turn turn =
-      spins_.LooksInVain(process.id, thread, process.now, clocks_.ProcessorTimeOf(thread));
+  const auto used = [&] { return clocks_.ProcessorTimeOf(thread); };
+  const SpinLoops::Turn turn = spins_.LooksInVain(process.id, thread, process.now, used);
   clocks_.ExcludeProcessorTime(process, turn.spent);
   if (turn.begins_to) LetSpinnersLook(process.now, thread);
   return turn;
@@ -187,10 +189,13 @@ void SimulatedTime::Hold(uint64_t id, HeldCall held) {
   if (held.deadline > process.now) {
     process.fruitless.erase(held.thread);
     process.driver_calls = 0;
+    // In a futex of its own process, one that spins may wait for its next turn: Python's lock.
+    const bool for_turn = held.wait != nullptr && held.wait->is_private();
+    if (!held.spins && !for_turn) spins_.GoesOn(held.thread);
+    if (!held.spins) LetSpinnersLook(process.now, held.thread);
   }
   process.looked_at = -1;
   held.real_since = RealNow();
-  if (!held.spins) LetSpinnersLook(process.now, held.thread);
   Log(held, "begins");
   held_.Add(id, std::move(held));
 }

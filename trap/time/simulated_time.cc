@@ -358,9 +358,11 @@ void SimulatedTime::PassToDeadline(HeldCalls::Calls::iterator call, NotifyListen
   if (quiet_) clocks_.LiftAll(deadline, true);
   Process& process = clocks_.Of(call->second.process);
   process.now = std::max(process.now, deadline);
-  // What it sees may have been written as late as the earliest of those who are ahead is.
-  const bool ahead = !quiet_ && horizon_ != VirtualTime::Infinity();
-  if (call->second.spins && ahead) process.now = std::max(process.now, horizon_);
+  // What it sees may have been written as late as the earliest of the others is.
+  if (call->second.spins && !quiet_) {
+    const VirtualTime others = clocks_.EarliestBut(process.id, process.now);
+    if (others != VirtualTime::Infinity()) process.now = others;
+  }
   if (call->second.for_others) {
     AnswerHeld(call, listener);
   } else if (call->second.for_gpu()) {

@@ -169,6 +169,8 @@ class SimulatedTime {
   void LetGpuWaitersGo(pid_t process, NotifyListener& listener);
   // Answers a call that waits for room or for others.
   void AnswerHeld(HeldCalls::Calls::iterator call, NotifyListener& listener);
+  // What the thread has used since it looked in vain was for its loop.
+  void PassOverLoop(Process& process, pid_t thread);
   // A look of the thread that has come to nothing.
   SpinLoops::Turn LookInVain(Process& process, pid_t thread);
   // A thread has stopped, other than to look in vain: who spins looks whether it has written.

@@ -12,18 +12,20 @@ constexpr size_t kMostLoops = 1 << 16;
 }  // namespace
 
 int64_t SpinLoops::TakeSpent(Loop& loop, int64_t processor_time) {
-  const int64_t spent = processor_time - std::exchange(loop.processor_time, processor_time);
+  const int64_t before = std::exchange(loop.processor_time, processor_time);
+  if (before < 0) return 0;
+  const int64_t spent = processor_time - before;
   return spent > kLongestTurnNs ? -1 : std::max<int64_t>(spent, 0);
 }
 
 SpinLoops::Turn SpinLoops::LooksInVain(pid_t process, pid_t thread, VirtualTime now,
-                                       int64_t processor_time) {
+                                       ProcessorTime processor_time) {
   if (loops_.size() >= kMostLoops) loops_.clear();
   Loop& loop = loops_[thread];
   Turn turn;
-  if (loop.looks > 0) turn.spent = TakeSpent(loop, processor_time);
+  if (loop.looks > 0) turn.spent = TakeSpent(loop, processor_time());
   if (loop.looks == 0 || turn.spent < 0) {
-    loop = {.process = process, .since = now, .processor_time = processor_time};
+    loop = {.process = process, .since = now, .processor_time = loop.processor_time};
     turn.spent = 0;
   }
   turn.spins = ++loop.looks > kFreeLooks;
@@ -40,10 +42,10 @@ bool SpinLoops::Spins(pid_t thread) const {
   return loop != loops_.end() && loop->second.looks > kFreeLooks;
 }
 
-int64_t SpinLoops::ReadsClock(pid_t thread, int64_t processor_time) {
+int64_t SpinLoops::ReadsClock(pid_t thread, ProcessorTime processor_time) {
   const auto loop = loops_.find(thread);
   if (loop == loops_.end()) return 0;
-  const int64_t spent = TakeSpent(loop->second, processor_time);
+  const int64_t spent = TakeSpent(loop->second, processor_time());
   if (spent >= 0) return spent;
   loops_.erase(loop);
   return 0;

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
 #include "clock/virtual_time.h"
 
 namespace phantora {
@@ -22,7 +23,7 @@ namespace phantora {
 class SpinLoops {
  public:
   // As many looks are taken as they come.
-  static constexpr uint32_t kFreeLooks = 16;
+  static constexpr uint32_t kFreeLooks = 2;
   // Processor time between two looks, ns: more is work. (A turn of a loop in Python is some
   // microseconds, and a trapped call some more.)
   static constexpr int64_t kLongestTurnNs = 50'000;
@@ -35,10 +36,12 @@ class SpinLoops {
     VirtualSpan step;   // of one that spins: after which it looks again by itself
     int64_t spent = 0;  // ns of its processor time since its last look, if that was for the loop
   };
-  // `thread` looks in vain at `now`, and has used `processor_time` in all, ns.
-  Turn LooksInVain(pid_t process, pid_t thread, VirtualTime now, int64_t processor_time);
+  // ns that a thread has used so far. Asked for only where it is needed: it takes looks at /proc.
+  using ProcessorTime = absl::FunctionRef<int64_t()>;
+  // `thread` looks in vain at `now`.
+  Turn LooksInVain(pid_t process, pid_t thread, VirtualTime now, ProcessorTime processor_time);
   // It reads a clock: on the way, if it spins. ns of its processor time that were for the loop.
-  int64_t ReadsClock(pid_t thread, int64_t processor_time);
+  int64_t ReadsClock(pid_t thread, ProcessorTime processor_time);
   bool Spins(pid_t thread) const;
 
   // It does anything else.
@@ -54,7 +57,7 @@ class SpinLoops {
     pid_t process = 0;
     uint32_t looks = 0;
     VirtualTime since;
-    int64_t processor_time = 0;  // at its last look
+    int64_t processor_time = -1;  // at its last look but the first; -1: not known
   };
   // What it has used since it was asked last; -1: it has worked, and the loop is over.
   static int64_t TakeSpent(Loop& loop, int64_t processor_time);

@@ -18,7 +18,14 @@ class SpinLoopsTest : public ::testing::Test {
  protected:
   SpinLoops::Turn Look(int64_t microseconds, int64_t used = 0, pid_t thread = kThread) {
     processor_time_ += used;
-    return loops_.LooksInVain(kRank, thread, At(microseconds), processor_time_);
+    return loops_.LooksInVain(kRank, thread, At(microseconds), [this] { return Used(); });
+  }
+  int64_t Used() {
+    ++asked_;
+    return processor_time_;
+  }
+  int64_t ReadClock(pid_t thread) {
+    return loops_.ReadsClock(thread, [this] { return Used(); });
   }
   // Until the thread spins.
   void Spin(int64_t microseconds) {
@@ -30,6 +37,7 @@ class SpinLoopsTest : public ::testing::Test {
 
   SpinLoops loops_;
   int64_t processor_time_ = 0;
+  int asked_ = 0;
 };
 
 TEST_F(SpinLoopsTest, SeveralLooksInARowAreALoop) {
@@ -62,15 +70,24 @@ TEST_F(SpinLoopsTest, WhoWorksBetweenLooksDoesNotSpin) {
 }
 
 TEST_F(SpinLoopsTest, ProcessorTimeOfLooksIsTold) {
-  EXPECT_EQ(Look(0, 7'000).spent, 0) << "before the first look";
+  EXPECT_EQ(Look(0, 7'000).spent, 0);
+  EXPECT_EQ(Look(0, 7'000).spent, 0) << "from here on it is known";
   EXPECT_EQ(Look(0, 7'000).spent, 7'000);
   processor_time_ += 3'000;
-  EXPECT_EQ(loops_.ReadsClock(kThread, processor_time_), 3'000);
+  EXPECT_EQ(ReadClock(kThread), 3'000);
   EXPECT_EQ(Look(0, 4'000).spent, 4'000) << "since the clock was read";
   processor_time_ += kWork;
-  EXPECT_EQ(loops_.ReadsClock(kThread, processor_time_), 0) << "that was work";
+  EXPECT_EQ(ReadClock(kThread), 0) << "that was work";
   EXPECT_EQ(Look(0, 4'000).spent, 0) << "a new loop";
-  EXPECT_EQ(loops_.ReadsClock(kOther, 5'000), 0);
+}
+
+TEST_F(SpinLoopsTest, WhoDoesNotLoopIsNotAsked) {
+  EXPECT_EQ(ReadClock(kThread), 0);
+  Look(0);
+  EXPECT_EQ(asked_, 0);
+  Look(0);
+  ReadClock(kThread);
+  EXPECT_EQ(asked_, 2);
 }
 
 TEST_F(SpinLoopsTest, StepsGrowWithTheLoop) {

@@ -83,6 +83,15 @@ ProcessClocks::Process* ProcessClocks::Find(pid_t process) {
   return it == processes_.end() ? nullptr : it->second.get();
 }
 
+void ProcessClocks::KeepOnly(const std::vector<pid_t>& living) {
+  std::vector<pid_t> gone;
+  for (const auto& [id, process] : processes_) {
+    if (process->has_called) continue;
+    if (std::find(living.begin(), living.end(), id) == living.end()) gone.push_back(id);
+  }
+  for (const pid_t id : gone) Died(id);
+}
+
 void ProcessClocks::NoteProgress() { last_progress_ns_ = clock().Monotonic(); }
 
 bool ProcessClocks::RestsStill(const Process& process) const {
@@ -293,6 +302,7 @@ bool ProcessClocks::PassesOver(Process& process, pid_t thread) {
 ProcessClocks::Process& ProcessClocks::Stopped(pid_t id, pid_t thread, bool to_wait) {
   Process& process = Of(id);
   const VirtualTime from = process.now;
+  process.has_called = true;
   TakeProcessorTime(process, id);
   NotBeforeChildren(process);
   process.submissions = 0;

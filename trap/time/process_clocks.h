@@ -62,6 +62,7 @@ class ProcessClocks {
     // time until which it may be running without that being seen in its processor time, ns.
     int64_t looked_at = -1, may_run_until = 0;
     bool uses_gpu = false;
+    bool has_called = false;                           // or has only been seen to be there
     VirtualTime next_event = VirtualTime::Infinity();  // of its GPUs
     bool seen = false;              // its GPUs have done something that these may wait for
     bool waits_for_others = false;  // its GPUs have work that ends when others do something
@@ -105,6 +106,8 @@ class ProcessClocks {
   Process& Of(pid_t process);
   // nullptr if it is not known.
   Process* Find(pid_t process);
+  // There are no others any more, but those that have made a call: of them, Died() is told.
+  void KeepOnly(const std::vector<pid_t>& processes);
   const Processes& all() const { return processes_; }
   // Those that are earlier than `before`, the earliest first; of equal ones the lowest process id.
   std::vector<Process*> EarlierThan(VirtualTime before) const;

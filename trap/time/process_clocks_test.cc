@@ -316,6 +316,17 @@ TEST_F(ProcessClocksTest, LoopsOfFruitlessCallsTakeTimeByThread) {
   EXPECT_LE(process.fruitless.size(), (size_t{1} << 16) + 1);
 }
 
+TEST_F(ProcessClocksTest, WhoHasOnlyBeenSeenIsForgottenWhenItIsGone) {
+  ProcessClocks clocks = Make(HostTimeMode::kMeasured);
+  clocks.Of(kRank);
+  clocks.Stopped(kRank + 1, kRank + 1);
+  clocks.KeepOnly({kRank});
+  EXPECT_NE(clocks.Find(kRank), nullptr);
+  EXPECT_NE(clocks.Find(kRank + 1), nullptr) << "its end is told";
+  clocks.KeepOnly({});
+  EXPECT_EQ(clocks.Find(kRank), nullptr);
+}
+
 TEST_F(ProcessClocksTest, TheEarliestOfTheOthers) {
   ProcessClocks clocks = Make(HostTimeMode::kZero);
   EXPECT_EQ(clocks.EarliestBut(kRank, At(0)), VirtualTime::Infinity());

@@ -130,24 +130,32 @@ SpinLoops::Turn SimulatedTime::LookInVain(Process& process, pid_t thread) {
 
 void SimulatedTime::LetSpinnersLook(VirtualTime at, pid_t thread) {
   spins_.SomebodyStopped(at);
-  const auto spinners = held_.spinners();
-  for (const uint64_t id : spinners) {
+  for (const uint64_t id : held_.spinners()) {
     const auto call = held_.Find(id);
     if (call->second.thread == thread) continue;
-    held_.EndBy(call, std::max(at, clocks_.NowOf(call->second.process)));
+    // What has been written by one who is not later can be seen at once.
+    if (at <= clocks_.NowOf(call->second.process)) {
+      looks_due_.push_back(id);
+    } else {
+      held_.EndBy(call, at);
+    }
+  }
+}
+
+void SimulatedTime::LetLook(uint64_t id, NotifyListener& listener) {
+  const auto call = held_.Find(id);
+  if (call == held_.end()) return;
+  if (call->second.for_others) {
+    AnswerHeld(call, listener);
+  } else {
+    LetGo(call, listener, End::kTimedOut);
   }
 }
 
 void SimulatedTime::LetSpinnersLookAnyway(NotifyListener& listener) {
   const auto spinners = held_.spinners();
   for (const uint64_t id : spinners) {
-    const auto call = held_.Find(id);
-    if (RealNow() - call->second.real_since < kLongestKept) continue;
-    if (call->second.for_others) {
-      AnswerHeld(call, listener);
-    } else {
-      LetGo(call, listener, End::kTimedOut);
-    }
+    if (RealNow() - held_.Find(id)->second.real_since >= kLongestKept) LetLook(id, listener);
   }
 }
 

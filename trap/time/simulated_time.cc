@@ -161,12 +161,14 @@ bool SimulatedTime::MayPass(VirtualTime to, NotifyListener& listener, bool again
     processes_ = options_.descendants();
     processes_known_ = true;
     activity_.KeepOnly(processes_);
+    clocks_.KeepOnly(processes_);
   }
   std::vector<pid_t> behind;
   bool somebody_ahead = false;
   horizon_ = VirtualTime::Infinity();
   for (const pid_t id : processes_) {
-    Process* process = clocks_.Find(id);
+    // One that has made no call yet may compute all the same.
+    Process* process = CountsProcessorTime() ? &clocks_.Of(id) : clocks_.Find(id);
     if (process != nullptr && process->now < to) {
       // Who rested at the last look and has had no reason to wake does so still.
       if (clocks_.RestsStill(*process)) continue;
@@ -237,6 +239,7 @@ void SimulatedTime::Pass(NotifyListener& listener) {
   // Memory changes when a process runs: its own calls may wait for that, and once in a
   // while others.
   if (stopped_ >= 0) CheckPolled(std::exchange(stopped_, kNobody), listener);
+  for (const uint64_t call : std::exchange(looks_due_, {})) LetLook(call, listener);
   CheckTimers(listener);
   ShareMemory(listener);
   while (RealNow() - begin < kLongestPass && !WaitsForOutside()) {

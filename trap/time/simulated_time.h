@@ -175,6 +175,8 @@ class SimulatedTime {
   SpinLoops::Turn LookInVain(Process& process, pid_t thread);
   // A thread has stopped, other than to look in vain: who spins looks whether it has written.
   void LetSpinnersLook(VirtualTime at, pid_t thread);
+  // One that spins looks, at its own time.
+  void LetLook(uint64_t call, NotifyListener& listener);
   // Those that have been kept for long, in real time, by somebody who runs on.
   void LetSpinnersLookAnyway(NotifyListener& listener);
   // Until no process is earlier, or until its deadline.
@@ -214,6 +216,7 @@ class SimulatedTime {
   void PassToEvent(pid_t process, VirtualTime event, NotifyListener& listener);
   void PassToTimer(VirtualTimers::Due due, NotifyListener& listener);
   void PassToDeadline(HeldCalls::Calls::iterator call, NotifyListener& listener);
+  bool CountsProcessorTime() const { return options_.clocks.host.mode == HostTimeMode::kMeasured; }
   // Real time, ns.
   int64_t RealNow() const { return options_.clocks.clock->Monotonic(); }
   void ArmTick(int64_t nanoseconds);
@@ -233,6 +236,7 @@ class SimulatedTime {
   VirtualTimers timers_;
   MessageTimes messages_;
   SpinLoops spins_;
+  std::vector<uint64_t> looks_due_;  // held calls that may look at once
   OutsidePeers peers_;
   OutsideAnswers outside_;
 

@@ -330,6 +330,24 @@ TEST_F(SimulatedTimeTest, ALoopOfYieldsSeldomAsksForQueues) {
   EXPECT_FALSE(listener_->Answered(id)) << "found after 16 at most";
 }
 
+TEST_F(SimulatedTimeTest, OneWithoutACallComputes) {
+  Start(HostTimeMode::kMeasured);
+  constexpr pid_t kComputes = kRank + 1;
+  Living().push_back(kComputes);
+  threads_.Set(kComputes, kComputes, 'R', 1, "running");
+  Sleep(kRank, 1, 8'000'000);
+  const auto compute = [this](int64_t nanoseconds) {
+    clock_.Pass(nanoseconds);
+    clock_.RunProcess(kComputes, nanoseconds);
+    Pass();
+  };
+  compute(1'000'000);  // from here on it is known
+  for (int i = 0; i < 7; ++i) compute(1'000'000);
+  EXPECT_FALSE(listener_->Answered(1));
+  compute(1'100'000);
+  EXPECT_TRUE(listener_->Answered(1)) << "as long as the other one has slept";
+}
+
 TEST_F(SimulatedTimeTest, WhoSpinsLooksWhenAnotherHasStopped) {
   Start();
   constexpr pid_t kSpinner = kRank + 1;

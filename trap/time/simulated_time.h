@@ -227,8 +227,9 @@ class SimulatedTime {
   const Vdso vdso_;
   const int64_t realtime_offset_;  // CLOCK_REALTIME - simulated time, ns
   const UniqueFd tick_;
-  int64_t tick_ns_ = 0;    // 0: not armed
-  int64_t ticked_ns_ = 0;  // how long it was armed for, when it has just come
+  int64_t tick_ns_ = 0;      // 0: not armed
+  int64_t ticked_ns_ = 0;    // how long it was armed for, when it has just come
+  int64_t tick_due_ns_ = 0;  // real time, before which it does not come
   int64_t armed_since_ = 0, tick_wanted_since_ = 0;  // real time
 
   ProcessClocks clocks_;

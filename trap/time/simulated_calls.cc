@@ -373,7 +373,7 @@ void SimulatedTime::ServeTransfer(const TrappedCall& call, const TransferCall& t
                      call.process());
       LetSpinnersLook(process.now, thread);
       clocks_.Stir(0);  // who receives it
-      if (is_socket) AskOutside(call, file.get());
+      if (is_socket) AskOutside(call, call.memory(), file.get());
     } else {
       NotBeforeSender(process, transfer, conduit, file.get());
       HearOutside(file.get(), conduit.stream);

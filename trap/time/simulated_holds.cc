@@ -222,7 +222,8 @@ void SimulatedTime::LetGo(HeldCalls::Calls::iterator call, NotifyListener& liste
       messages_.Sent(conduit, transfer->bytes, ProcessClocks::SeenBy(process, held.thread),
                      held.process);
       clocks_.Stir(0);
-      AskOutside(held.wait->arguments(), held.wait->copy());
+      const CallArguments& sent = held.wait->arguments();
+      AskOutside(sent, CheckedMemory(sent.thread(), sent.id(), &listener), held.wait->copy());
     } else {
       HearOutside(held.wait->copy(), conduit.stream);
     }

@@ -12,6 +12,13 @@
 
 namespace phantora {
 
+namespace {
+
+// That sendmmsg sends at a time (UIO_MAXIOV).
+constexpr uint64_t kMostMessages = 1024;
+
+}  // namespace
+
 void SimulatedTime::Connects(const TrappedCall& call) {
   sockaddr_storage peer{};
   const uint64_t length = std::min<uint64_t>(static_cast<uint32_t>(call.Word(2)), sizeof peer);
@@ -28,12 +35,12 @@ void SimulatedTime::Connects(const TrappedCall& call) {
   outside_.Connects(status.st_ino, call.process(), call.thread(), blocks);
 }
 
-void SimulatedTime::AskOutside(const CallArguments& call, int file) {
+void SimulatedTime::AskOutside(const CallArguments& call, const RemoteMemory& memory, int file) {
   std::optional<sockaddr_storage> to;
   if (call.number() == SYS_sendto && call.Word(4) != 0) {
     to.emplace();
     const uint64_t length = std::min<uint64_t>(static_cast<uint32_t>(call.Word(5)), sizeof *to);
-    if (!RemoteMemory(call.thread()).Read(call.Address(4), &*to, length)) return;
+    if (!memory.Read(call.Address(4), &*to, length)) return;
   }
   struct stat status {};
   int type = 0;
@@ -43,7 +50,8 @@ void SimulatedTime::AskOutside(const CallArguments& call, int file) {
   if (!peers_.IsOutside(file, to && !stream ? &*to : nullptr)) return;
   if (fstat(file, &status) != 0) return;
   const bool several = call.number() == SYS_sendmmsg;
-  outside_.Asked(status.st_ino, several ? static_cast<uint32_t>(call.Word(2)) : 1, stream);
+  const uint64_t messages = several ? static_cast<uint32_t>(call.Word(2)) : 1;
+  outside_.Asked(status.st_ino, std::clamp<uint64_t>(messages, 1, kMostMessages), stream);
 }
 
 void SimulatedTime::HearOutside(int file, bool stream) {

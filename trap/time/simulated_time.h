@@ -153,7 +153,7 @@ class SimulatedTime {
                        int file);
 
   // Bytes go to, or come from, somebody outside of the run.
-  void AskOutside(const CallArguments& call, int file);
+  void AskOutside(const CallArguments& call, const RemoteMemory& memory, int file);
   void HearOutside(int file, bool stream);
   // Has somebody outside to answer before time passes?
   bool WaitsForOutside();

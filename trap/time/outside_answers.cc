@@ -34,6 +34,7 @@ void OutsideAnswers::Asked(ino_t inode, uint64_t messages, bool stream) {
   if (questions_.size() >= kMostQuestions) questions_.clear();
   Question& question = questions_[inode];
   question.messages = stream ? 1 : question.messages + messages;
+  question.heard = false;
   question.until = clock_.Monotonic() + kLongestNs;
 }
 
@@ -50,6 +51,7 @@ void OutsideAnswers::Answered(ino_t inode, bool stream) {
   const auto question = questions_.find(inode);
   if (question == questions_.end()) return;
   if (stream) {
+    question->second.heard = true;
     question->second.until = clock_.Monotonic() + kNextPartNs;
   } else if (--question->second.messages == 0) {
     questions_.erase(question);
@@ -75,6 +77,7 @@ bool OutsideAnswers::IsOpen(ino_t inode) {
   const auto question = questions_.find(inode);
   if (question == questions_.end()) return false;
   if (clock_.Monotonic() < question->second.until) return true;
+  given_up_ += question->second.heard ? 0 : 1;
   questions_.erase(question);  // nobody answers, or the stream has ended for now
   return false;
 }

@@ -47,17 +47,21 @@ class OutsideAnswers {
   // Do the answers still have to be waited for, by one who began to at `since` (RealClock's
   // Monotonic()) and waits `patience` at most, both in ns?
   bool Awaited(const std::vector<ino_t>& sockets, int64_t since, int64_t patience);
+  // Questions that nobody has answered until they were given up.
+  uint64_t given_up() const { return given_up_; }
   // Does somebody connect?
   bool AnyConnects();
 
  private:
   struct Question {
     uint64_t messages = 0;
-    int64_t until = 0;  // of RealClock's Monotonic(), ns
+    bool heard = false;  // a part of the answer has come
+    int64_t until = 0;   // of RealClock's Monotonic(), ns
   };
   bool IsOpen(ino_t inode);
 
   const RealClock& clock_;
+  uint64_t given_up_ = 0;
   absl::flat_hash_map<ino_t, Question> questions_;
   struct Connecting {
     pid_t process = 0;

@@ -54,9 +54,11 @@ TEST_F(OutsideAnswersTest, WhoDoesNotAnswerIsGivenUp) {
   answers_.Asked(kOne, 1, false);
   Pass(OutsideAnswers::kLongestNs - 1);
   EXPECT_TRUE(Awaited());
+  EXPECT_EQ(answers_.given_up(), 0u);
   Pass(1);
   EXPECT_FALSE(Awaited());
   EXPECT_TRUE(answers_.empty());
+  EXPECT_EQ(answers_.given_up(), 1u);
 }
 
 TEST_F(OutsideAnswersTest, AStreamMayGoOnForASecond) {
@@ -69,6 +71,7 @@ TEST_F(OutsideAnswersTest, AStreamMayGoOnForASecond) {
   }
   Pass(OutsideAnswers::kNextPartNs);
   EXPECT_FALSE(Awaited());
+  EXPECT_EQ(answers_.given_up(), 0u) << "it has answered";
 }
 
 TEST_F(OutsideAnswersTest, WhoConnectsIsAwaitedUntilHeGoesOn) {

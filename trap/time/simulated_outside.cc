@@ -69,7 +69,13 @@ bool SimulatedTime::WaitsForOutside() {
                                  : held.deadline.nanoseconds() - held.since.nanoseconds();
     return !held.asked.empty() && outside_.Awaited(held.asked, held.real_since, patience);
   };
-  return outside_.AnyConnects() || std::any_of(held_.begin(), held_.end(), waits);
+  const uint64_t given_up = outside_.given_up();
+  const bool any = outside_.AnyConnects() || std::any_of(held_.begin(), held_.end(), waits);
+  if (outside_.given_up() > given_up) {
+    options_.unknowns->Count("silence of a machine or service outside", 0,
+                             "nobody answered for 30 s of real time, so simulated time passes");
+  }
+  return any;
 }
 
 }  // namespace phantora

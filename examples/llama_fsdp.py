@@ -4,6 +4,11 @@ until they are sharded, bfloat16 with fp32 reductions, selective activation chec
 
     phantora-run --cluster grand-teton-h100:1 -- python llama_fsdp.py
 
+or of Llama 3 70B's shape, which eight GPUs have room for with parameters of 16 bits:
+
+    phantora-run --cluster dgx-h200:1 -- python llama_fsdp.py --parameters bfloat16 \
+        --layers 80 --dim 8192 --heads 64 --ffn 28672 --batch 1 --seq 4096
+
 prints tokens per second and GPU, and the memory that PyTorch has reserved.
 """
 
@@ -34,6 +39,8 @@ def parse_args():
     parser.add_argument("--batch", type=int, default=2, help="sequences per GPU and step")
     parser.add_argument("--seq", type=int, default=8192)
     parser.add_argument("--steps", type=int, default=4)
+    parser.add_argument("--parameters", choices=("float32", "bfloat16"), default="float32",
+                        help="type of the sharded parameters and of what AdamW keeps")
     return parser.parse_args()
 
 
@@ -132,7 +139,7 @@ def main():
     rank, world = dist.get_rank(), dist.get_world_size()
     mesh = init_device_mesh("cuda", (world,))
     with torch.device("meta"):
-        model = Llama(args)
+        model = Llama(args).to(getattr(torch, args.parameters))
     parameters = sum(p.numel() for p in model.parameters())
     sharded(model, mesh)
     model.to_empty(device=device)

@@ -6,12 +6,13 @@
 #include <utility>
 #include <vector>
 
+#include "uvm_model/device_memory.h"
+#include "uvm_model/page_store.h"
+
 namespace phantora {
 namespace {
 
-constexpr uint64_t kCopyBuffer = 1 << 20;
-// From here on, looking for memory that was never written costs less than copying it.
-constexpr uint64_t kSparse = 1 << 17;
+constexpr uint64_t kFillBuffer = 64 << 10;
 // A bound on what the owner of the space can make this process keep.
 constexpr size_t kMostSegments = 1 << 20;
 
@@ -97,13 +98,6 @@ AddressSpace::Fault AddressSpace::Check(uint64_t va, uint64_t length) {
   return std::nullopt;
 }
 
-uint8_t* AddressSpace::Pointer(uint64_t va, uint64_t length) {
-  auto piece = Find(va);
-  if (!piece || piece->length < length) return nullptr;
-  uint8_t* base = piece->memory->HostPointer();
-  return base == nullptr ? nullptr : base + piece->offset;
-}
-
 AddressSpace::Fault AddressSpace::Read(uint64_t va, void* out, uint64_t length) {
   auto* to = static_cast<uint8_t*>(out);
   while (length > 0) {
@@ -145,38 +139,65 @@ AddressSpace::Fault AddressSpace::Zero(uint64_t va, uint64_t length) {
 
 AddressSpace::Fault AddressSpace::Copy(uint64_t destination, AddressSpace& source_space,
                                        uint64_t source, uint64_t length) {
-  std::vector<uint8_t> buffer;
   while (length > 0) {
     auto from = source_space.Find(source);
     if (!from) return source;
     auto to = Find(destination);
     if (!to) return destination;
-    uint64_t step = std::min({length, from->length, to->length});
-    if (step >= kSparse) {
-      // Reading what was never written would make memory of it.
-      const MemoryObject::Run run = from->memory->RunAt(from->offset, step);
-      step = run.length;
-      if (run.empty) {
-        if (!to->memory->Zero(to->offset, step)) return destination;
-        source += step, destination += step, length -= step;
-        continue;
-      }
-    }
-    uint8_t* from_base = from->memory->HostPointer();
-    uint8_t* to_base = to->memory->HostPointer();
-    if (from_base != nullptr && to_base != nullptr) {
-      std::memmove(to_base + to->offset, from_base + from->offset, step);
-    } else if (from_base != nullptr) {
-      if (!to->memory->Write(to->offset, from_base + from->offset, step)) return destination;
-    } else if (to_base != nullptr) {
-      if (!from->memory->Read(from->offset, to_base + to->offset, step)) return source;
-    } else {
-      step = std::min(step, kCopyBuffer);
-      buffer.resize(step);
-      if (!from->memory->Read(from->offset, buffer.data(), step)) return source;
-      if (!to->memory->Write(to->offset, buffer.data(), step)) return destination;
-    }
+    const uint64_t step = std::min({length, from->length, to->length});
+    const CopyResult result =
+        CopyMemory(*to->memory, to->offset, *from->memory, from->offset, step);
+    if (result.copied < step) return result.read_failed ? source : destination;
     source += step, destination += step, length -= step;
+  }
+  return std::nullopt;
+}
+
+MemoryObject::Run AddressSpace::RunAt(uint64_t va, uint64_t length) {
+  MemoryObject::Run run = {.empty = false, .length = 0};
+  while (run.length < length) {
+    const auto piece = Find(va + run.length);
+    if (!piece) break;
+    const MemoryObject::Run next =
+        piece->memory->RunAt(piece->offset, std::min(length - run.length, piece->length));
+    if (run.length > 0 && next.empty != run.empty) break;
+    run.empty = next.empty;
+    run.length += next.length;
+  }
+  return run;
+}
+
+AddressSpace::Fault AddressSpace::Fill(uint64_t va, uint64_t length,
+                                       const std::vector<uint8_t>& pattern, uint64_t phase) {
+  if (std::all_of(pattern.begin(), pattern.end(), [](uint8_t byte) { return byte == 0; })) {
+    return Zero(va, length);
+  }
+  std::vector<uint8_t> buffer;  // whole patterns, beginning at `buffer_phase` within one
+  uint64_t buffer_phase = 0;
+  const auto prepare = [&](uint64_t at, uint64_t bytes) {
+    buffer_phase = at % pattern.size();
+    buffer.resize(bytes);
+    for (uint64_t i = 0; i < bytes; ++i) buffer[i] = pattern[(buffer_phase + i) % pattern.size()];
+  };
+  while (length > 0) {
+    const auto piece = Find(va);
+    if (!piece) return va;
+    uint64_t step = std::min(length, piece->length);
+    DeviceMemory* const device = piece->memory->AsDevice();
+    constexpr uint64_t kPage = PageStore::kPageBytes;
+    const uint64_t into = piece->offset % kPage;
+    if (device != nullptr && kPage % pattern.size() == 0 && into == 0 && step >= 2 * kPage) {
+      // All pages are the same one.
+      step = step / kPage * kPage;
+      prepare(phase, kPage);
+      if (!device->Repeat(piece->offset, buffer.data(), step / kPage)) return va;
+    } else {
+      if (device != nullptr && step > kPage) step = kPage - into;
+      step = std::min(step, kFillBuffer / pattern.size() * pattern.size());
+      if (buffer.size() < step || buffer_phase != phase % pattern.size()) prepare(phase, step);
+      if (auto fault = Write(va, buffer.data(), step)) return fault;
+    }
+    va += step, phase += step, length -= step;
   }
   return std::nullopt;
 }

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "uvm_model/memory_object.h"
 
@@ -44,9 +45,11 @@ class AddressSpace {
   // Forward copy, destination and source may lie in different spaces.
   Fault Copy(uint64_t destination, AddressSpace& source_space, uint64_t source, uint64_t length);
 
-  // Address in this process of [va, va + length) if it lies in one mapped object
-  // that this process can address; nullptr otherwise.
-  uint8_t* Pointer(uint64_t va, uint64_t length);
+  // Repeats `pattern` (1 to 16 bytes), beginning `phase` bytes into it.
+  Fault Fill(uint64_t va, uint64_t length, const std::vector<uint8_t>& pattern, uint64_t phase);
+
+  // As MemoryObject::RunAt, over what is mapped from `va` on; ends where nothing is.
+  MemoryObject::Run RunAt(uint64_t va, uint64_t length);
 
   // What is mapped around `va` without a gap, as far as a few mappings: begin and length. nullopt:
   // nothing is mapped there.

@@ -103,16 +103,28 @@ bool OwnedMemory::Read(uint64_t offset, void* out, uint64_t length) {
 
 bool OwnedMemory::Write(uint64_t offset, const void* data, uint64_t length) {
   if (!Contains(offset, length)) return false;
+  const auto* bytes = static_cast<const uint8_t*>(data);
+  while (length >= 2 * kPunchThreshold) {
+    // Up to where a piece that can be punched out begins.
+    const uint64_t into = offset % kPunchThreshold;
+    const uint64_t piece = kPunchThreshold - into;
+    const bool zeros = into == 0 && bytes[0] == 0 && std::memcmp(bytes, bytes + 1, piece - 1) == 0;
+    if (!(zeros ? Zero(offset, piece) : WriteBytes(offset, bytes, piece))) return false;
+    offset += piece, bytes += piece, length -= piece;
+  }
+  return WriteBytes(offset, bytes, length);
+}
+
+bool OwnedMemory::WriteBytes(uint64_t offset, const uint8_t* data, uint64_t length) {
   if (uint8_t* base = HostPointer()) {
     std::memcpy(base + offset, data, length);
     return true;
   }
   if (!Materialise()) return false;
-  auto* from = static_cast<const uint8_t*>(data);
   while (length > 0) {
-    ssize_t done = pwrite(fd_, from, length, static_cast<off_t>(offset));
+    ssize_t done = pwrite(fd_, data, length, static_cast<off_t>(offset));
     if (done <= 0) return false;
-    from += done, offset += done, length -= done;
+    data += done, offset += done, length -= done;
   }
   return true;
 }

@@ -7,6 +7,8 @@
 
 namespace phantora {
 
+class DeviceMemory;
+
 enum class MemoryKind {
   kVidmem,     // counts against a GPU's capacity
   kSysmem,     // pinned host memory allocated by the driver
@@ -41,6 +43,9 @@ class MemoryObject {
     uint64_t length = 0;
   };
   virtual Run RunAt(uint64_t offset, uint64_t length) { return {false, length}; }
+
+  // This, if it is memory in pages that can be shared.
+  virtual DeviceMemory* AsDevice() { return nullptr; }
 
   // Address of the object's first byte in this process, or nullptr if it can be
   // reached only through Read and Write.
@@ -79,6 +84,7 @@ class OwnedMemory : public MemoryObject {
 
  private:
   bool Materialise();
+  bool WriteBytes(uint64_t offset, const uint8_t* data, uint64_t length);
 
   int fd_ = -1;
   uint8_t* base_ = nullptr;

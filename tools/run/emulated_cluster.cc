@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 
+#include <algorithm>
 #include <mutex>
 #include <optional>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "tools/run/launcher_rank.h"
 #include "tools/run/user_cache.h"
 #include "trap/gpu/front/qmd.h"
+#include "trap/linux/proc.h"
 #include "trap/log.h"
 #include "trap/nccl/nccl_device.h"
 #include "trap/rm/machine.h"
@@ -19,6 +21,9 @@
 
 namespace phantora {
 namespace {
+
+// If the kernel does not say how much there is.
+constexpr uint64_t kLeastMemory = uint64_t{16} << 30;
 
 // Like a miscellaneous device of the kernel, with a number that it gives to none.
 constexpr unsigned kMiscMajor = 10, kNcclMinor = 1048000;
@@ -99,6 +104,8 @@ absl::StatusOr<std::unique_ptr<EmulatedCluster>> EmulatedCluster::Create(const O
 EmulatedCluster::EmulatedCluster(const Options& options, Parts parts)
     : options_(options),
       unknowns_(std::move(parts.unknowns)),
+      pages_(std::make_shared<PageStore>(
+          std::max(Proc::Host().MachineMemory().total, kLeastMemory))),
       events_(&time_),
       internal_kernels_(LoadInternalKernels(*options.plan)),
       fixed_pricer_(VirtualSpan::Microseconds(options.session->kernel_microseconds.value_or(0))),
@@ -181,6 +188,7 @@ void EmulatedCluster::MakeHost(int number) {
               .log = options_.outputs->calls.get(),
               .unknowns = unknowns_.get(),
               .quiet = &quiet_,
+              .pages = pages_,
               .memory_observer = simulated() ? &recorder_ : nullptr},
       [this, number](pid_t process) {
         if (simulated()) namer_.Prepare(process);

@@ -94,6 +94,7 @@ class EmulatedCluster {
   const Options options_;
   const std::unique_ptr<Unknowns> unknowns_;
   QuietSuccesses quiet_;
+  const std::shared_ptr<PageStore> pages_;
   RealTimeSource time_;
   OsEvents events_;
   const InternalKernels internal_kernels_;

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_format.h"
 #include "fabric/collectives/nccl_operation.h"
+#include "fabric/library/wire.h"
 #include "trap/nccl/reduction.h"
 
 namespace phantora {
@@ -78,6 +79,16 @@ void Payload::AllGather(absl::Span<const NcclShare> shares, uint64_t bytes) {
   }
 }
 
+bool Payload::AreZeros(absl::Span<const NcclShare> shares, uint64_t bytes) {
+  for (const NcclShare& share : shares) {
+    // A factor may be infinite, or no number.
+    if (share.entry.reduction == nccl::kPreMulSum) return false;
+    const MemoryObject::Run run = MemoryOf(share).RunAt(share.entry.send, bytes);
+    if (!run.empty || run.length < bytes) return false;
+  }
+  return true;
+}
+
 void Payload::Reduce(absl::Span<const NcclShare> shares, uint64_t bytes) {
   const nccl::Entry& entry = shares[0].entry;
   const bool scatters = entry.operation == Operation::kReduceScatter;
@@ -86,6 +97,13 @@ void Payload::Reduce(absl::Span<const NcclShare> shares, uint64_t bytes) {
   const auto offset = [&](const NcclShare& share) {
     return scatters ? static_cast<uint64_t>(share.rank) * bytes : 0;
   };
+  if (AreZeros(shares, input)) {
+    for (const NcclShare& share : shares) {
+      if (!Receives(share)) continue;
+      if (auto fault = MemoryOf(share).Zero(share.entry.receive, bytes)) Fault(share, *fault);
+    }
+    return;
+  }
   if (input > largest_reduction_) {
     ++uncomputed_;
     const NcclShare& first = shares[0];

@@ -38,6 +38,8 @@ class Payload : public PayloadMover {
             uint64_t bytes);
   void AllGather(absl::Span<const NcclShare> shares, uint64_t bytes);
   void Reduce(absl::Span<const NcclShare> shares, uint64_t bytes);
+  // Is every rank's contribution, of `bytes`, known to be zeros that any reduction leaves zeros?
+  bool AreZeros(absl::Span<const NcclShare> shares, uint64_t bytes);
   // `length` bytes at `at` of every rank's input, which belong to the part of it that begins at
   // `part`. False if memory was not there.
   bool ReducePiece(absl::Span<const NcclShare> shares, absl::Span<const NcclShare> receivers,

@@ -82,6 +82,21 @@ TEST_F(PayloadTest, Broadcast) {
   EXPECT_EQ(Get(0, kIn, 2), (Words{0, 10}));
 }
 
+TEST_F(PayloadTest, ReductionsOfZerosAreZerosWhateverTheirSize) {
+  MakeRanks(2);
+  constexpr uint64_t kCount = 1 << 20;  // 4 MiB, more than is computed
+  Put(0, kOut, {7, 7});
+  Put(1, kOut + 4 * kCount - 8, {7, 7, 7});
+  Run(Of(Operation::kAllReduce, kCount));
+  EXPECT_EQ(payload_.uncomputed(), 0u);
+  EXPECT_EQ(Get(0, kOut, 2), (Words{0, 0}));
+  EXPECT_EQ(Get(1, kOut + 4 * kCount - 8, 3), (Words{0, 0, 7}));
+  // Not if one is not known to be, nor where a factor may be none.
+  Put(1, kIn + 4, {1});
+  Run(Of(Operation::kAllReduce, kCount));
+  EXPECT_EQ(payload_.uncomputed(), 1u);
+}
+
 TEST_F(PayloadTest, BroadcastInPlace) {
   MakeRanks(3);
   for (int rank = 0; rank < 3; ++rank) Put(rank, kIn, {rank});

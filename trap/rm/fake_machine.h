@@ -60,7 +60,8 @@ struct FakeMachine {
                 .services = &services,
                 .log = &log,
                 .unknowns = &unknowns,
-                .quiet = &quiet} {
+                .quiet = &quiet,
+                .pages = std::make_shared<PageStore>(uint64_t{1} << 30)} {
     machine.gpus = Machine::MakeGpus(machine.profile, 2);
   }
 

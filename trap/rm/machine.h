@@ -17,6 +17,7 @@
 #include "trap/rm/memory_observer.h"
 #include "trap/rm/os_events.h"
 #include "trap/unknowns.h"
+#include "uvm_model/page_store.h"
 #include "uvm_model/vidmem_heap.h"
 
 namespace phantora {
@@ -47,6 +48,8 @@ struct Machine {
   CallLog* log;
   Unknowns* unknowns;
   QuietSuccesses* quiet;
+  // Of all machines of the run.
+  std::shared_ptr<PageStore> pages;
   MemoryObserver* memory_observer = nullptr;
 
   Gpu* GpuById(uint32_t id);

@@ -10,6 +10,7 @@
 #include "trap/gpu/pricing/occupancy.h"
 #include "trap/rm/rm_resources.h"
 #include "trap/rm/typed_handler.h"
+#include "uvm_model/device_memory.h"
 
 namespace phantora {
 namespace {
@@ -325,9 +326,12 @@ uint32_t AllocMemory(ResourceManager& rm, CallContext& call, int gpu, bool vidme
       vidmem ? rm.machine->gpus[gpu].heap : rm.server.UsageOf(call.process())->system_memory,
       bytes);
   if (resource->reservation == nullptr) return NV_ERR_NO_MEMORY;
-  resource->memory =
-      std::make_shared<OwnedMemory>(vidmem ? MemoryKind::kVidmem : MemoryKind::kSysmem, bytes);
-  if (vidmem) resource->memory->set_gpu(gpu);
+  if (vidmem) {
+    resource->memory = std::make_shared<DeviceMemory>(rm.machine->pages, bytes);
+    resource->memory->set_gpu(gpu);
+  } else {
+    resource->memory = std::make_shared<OwnedMemory>(MemoryKind::kSysmem, bytes);
+  }
   if (vidmem && rm.machine->memory_observer != nullptr) {
     resource->observer = rm.machine->memory_observer;
     resource->observer->VideoMemory(resource->owner, gpu, static_cast<int64_t>(bytes));

@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "trap/linux/proc.h"
@@ -81,9 +83,12 @@ absl::StatusOr<std::shared_ptr<TraceeAddressSpace>> TraceeAddressSpaces::Of(pid_
 
 bool TraceeMemory::Zero(uint64_t offset, uint64_t length) {
   static constexpr uint8_t kZeros[64 << 10] = {};
+  std::vector<uint8_t> old(std::min<uint64_t>(length, sizeof kZeros));
   while (length > 0) {
     const uint64_t piece = std::min<uint64_t>(length, sizeof kZeros);
-    if (!Write(offset, kZeros, piece)) return false;
+    // Writing zeros to what the process has never touched would make memory of it.
+    if (!Read(offset, old.data(), piece)) return false;
+    if (std::memcmp(old.data(), kZeros, piece) != 0 && !Write(offset, kZeros, piece)) return false;
     offset += piece, length -= piece;
   }
   return true;

@@ -205,10 +205,10 @@ Progress Channel::Method(ExecutionContext& context, uint32_t subchannel, uint32_
 }
 
 size_t Channel::Bulk(ExecutionContext& context, uint32_t subchannel, uint32_t method,
-                     absl::Span<const uint32_t> words) {
+                     bool increments, absl::Span<const uint32_t> words) {
   const Bound& bound = subchannels_[subchannel];
   if (method < abi::host::kMethodsEnd || bound.object == nullptr) return 0;
-  return bound.object->Bulk(context, method, words);
+  return bound.object->Bulk(context, method, increments, words);
 }
 
 void Channel::SetObject(ExecutionContext& context, uint32_t subchannel, uint32_t data) {

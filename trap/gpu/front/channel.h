@@ -122,7 +122,7 @@ class Channel : private MethodSink {
   Progress Fetch(ExecutionContext& context);
   Progress Method(ExecutionContext& context, uint32_t subchannel, uint32_t method,
                   uint32_t data) override;
-  size_t Bulk(ExecutionContext& context, uint32_t subchannel, uint32_t method,
+  size_t Bulk(ExecutionContext& context, uint32_t subchannel, uint32_t method, bool increments,
               absl::Span<const uint32_t> words) override;
   void SetObject(ExecutionContext& context, uint32_t subchannel, uint32_t data);
 

@@ -53,8 +53,9 @@ Progress ComputeObject::Method(ExecutionContext& context, uint32_t method, uint3
   return progress;
 }
 
-size_t ComputeObject::Bulk(ExecutionContext& context, uint32_t method,
+size_t ComputeObject::Bulk(ExecutionContext& context, uint32_t method, bool increments,
                            absl::Span<const uint32_t> words) {
+  if (increments) return BulkQmd(context, method, words);
   if (method != m::kLoadInlineData || resuming_) return 0;
   const uint64_t left_words = (inline_total_ - inline_done_ + 3) / 4;
   // The last word completes the transfer and may fault: it goes through Method.
@@ -106,14 +107,31 @@ Progress ComputeObject::FinishInline(ExecutionContext& context) {
   return ReleaseSemaphore(context, write);
 }
 
+uint32_t ComputeObject::last_qmd_word() const {
+  return (class_id_ >= 0xcb00 ? kQmdBytes : kQmdBytesBeforeHopper) / 4 - 1;
+}
+
+uint64_t ComputeObject::InlineQmdAddress() {
+  return (uint64_t{reg(m::kInlineQmdAddressA) & 0x1ffff} << 32 | reg(m::kInlineQmdAddressB)) << 8;
+}
+
+size_t ComputeObject::BulkQmd(ExecutionContext& context, uint32_t method,
+                              absl::Span<const uint32_t> words) {
+  // The last word launches: it goes through Method.
+  const uint32_t last = m::kLoadInlineQmdData + last_qmd_word() * 4;
+  if (method < m::kLoadInlineQmdData || method >= last || resuming_) return 0;
+  const size_t count = std::min<size_t>(words.size(), (last - method) / 4);
+  const uint64_t address = InlineQmdAddress() + (method - m::kLoadInlineQmdData);
+  // On a fault nothing is consumed, and the next single word reports it.
+  return context.memory().Write(address, words.data(), count * 4) ? 0 : count;
+}
+
 Progress ComputeObject::LoadInlineQmd(ExecutionContext& context, uint32_t method, uint32_t data) {
-  const uint64_t address =
-      (uint64_t{reg(m::kInlineQmdAddressA) & 0x1ffff} << 32 | reg(m::kInlineQmdAddressB)) << 8;
+  const uint64_t address = InlineQmdAddress();
   const uint32_t index = (method - m::kLoadInlineQmdData) / 4;
   const auto fault = context.memory().Write(address + index * 4, &data, 4);
   if (fault) return context.Check(fault, "inline QMD");
-  const uint32_t last = (class_id_ >= 0xcb00 ? kQmdBytes : kQmdBytesBeforeHopper) / 4 - 1;
-  return index == last ? queue_.Schedule(context, address, true) : Progress::kDone;
+  return index == last_qmd_word() ? queue_.Schedule(context, address, true) : Progress::kDone;
 }
 
 Progress ComputeObject::ReportSemaphoreD(ExecutionContext& context, uint32_t data) {

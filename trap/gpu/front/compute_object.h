@@ -21,10 +21,13 @@ class ComputeObject : public EngineObject {
   bool Busy() const override { return queue_.Busy(); }
   VirtualTime BusyUntil() const override { return queue_.BusyUntil(); }
   bool HasOpenSharedWork() const override { return queue_.HasOpenSharedWork(); }
-  size_t Bulk(ExecutionContext& context, uint32_t method,
+  size_t Bulk(ExecutionContext& context, uint32_t method, bool increments,
               absl::Span<const uint32_t> words) override;
 
  private:
+  size_t BulkQmd(ExecutionContext& context, uint32_t method, absl::Span<const uint32_t> words);
+  uint32_t last_qmd_word() const;
+  uint64_t InlineQmdAddress();
   uint32_t& reg(uint32_t method) { return registers_[method / 4]; }
   uint64_t Address(uint32_t upper, uint32_t lower) {
     return uint64_t{reg(upper)} << 32 | reg(lower);

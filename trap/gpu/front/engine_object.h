@@ -92,9 +92,9 @@ class EngineObject {
   // Is there SharedWork under way whose end is not known?
   virtual bool HasOpenSharedWork() const { return false; }
 
-  // Executes a run of data words for one non-incrementing method; returns how
-  // many were consumed (0: use Method for the next one). Must not block.
-  virtual size_t Bulk(ExecutionContext& context, uint32_t method,
+  // Executes a run of data words, for one method or, if `increments`, for it and those that
+  // follow; returns how many were consumed (0: use Method for the next one). Must not block.
+  virtual size_t Bulk(ExecutionContext& context, uint32_t method, bool increments,
                       absl::Span<const uint32_t> words) {
     return 0;
   }

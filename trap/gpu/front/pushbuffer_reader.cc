@@ -9,6 +9,8 @@ namespace {
 
 // Words of a segment that are read at a time; a segment may be 8 MiB.
 constexpr uint64_t kWordsPerRead = 16384;
+// Methods that follow each other up to this many are sooner executed than asked about.
+constexpr uint32_t kFewMethods = 6;
 
 }  // namespace
 
@@ -100,15 +102,17 @@ Progress PushbufferReader::Header(ExecutionContext& context, MethodSink& sink) {
 }
 
 bool PushbufferReader::Bulk(ExecutionContext& context, MethodSink& sink) {
-  if (increment_ == Increment::kAlways || left_ <= 1) return false;
+  const bool increments = increment_ == Increment::kAlways;
+  if (left_ <= (increments ? kFewMethods : 1)) return false;
   const size_t available = std::min({size_t{left_}, segment_.size() - position_,
                                      static_cast<size_t>(std::max<int64_t>(context.budget, 1))});
-  const size_t used = sink.Bulk(context, subchannel_, method_,
+  const size_t used = sink.Bulk(context, subchannel_, method_, increments,
                                 absl::MakeConstSpan(segment_).subspan(position_, available));
   if (used == 0) return false;
   position_ += used;
   left_ -= used;
   context.budget -= static_cast<int64_t>(used) / 16;
+  if (increments) method_ += static_cast<uint32_t>(used) * 4;
   if (increment_ == Increment::kOnce) {
     method_ += 4;
     increment_ = Increment::kNever;

@@ -18,7 +18,7 @@ class MethodSink {
   virtual Progress Method(ExecutionContext& context, uint32_t subchannel, uint32_t method,
                           uint32_t data) = 0;
   virtual size_t Bulk(ExecutionContext& context, uint32_t subchannel, uint32_t method,
-                      absl::Span<const uint32_t> words) = 0;
+                      bool increments, absl::Span<const uint32_t> words) = 0;
 };
 
 // Source: the method headers of NVIDIA's open-gpu-doc, clc56f.h (NVC56F_DMA_*).
@@ -35,7 +35,8 @@ class PushbufferReader {
   Progress Refill(ExecutionContext& context);
   // A method header; immediate data is a method by itself.
   Progress Header(ExecutionContext& context, MethodSink& sink);
-  // A run of words for the method under way; returns whether the sink took any.
+  // A run of words for the method under way, or for those that follow each other; returns whether
+  // the sink took any.
   bool Bulk(ExecutionContext& context, MethodSink& sink);
 
   std::vector<uint32_t> segment_;  // a part of it, read once

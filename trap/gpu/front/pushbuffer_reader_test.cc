@@ -15,7 +15,8 @@ namespace {
 
 constexpr uint64_t kPushbuffer = 0x20000, kBytes = 0x100000;
 
-// Writes down what it is handed: "subchannel:method=data", and runs as "subchannel:method*words".
+// Writes down what it is handed: "subchannel:method=data", and runs as "subchannel:method*words"
+// or, of methods that follow each other, "subchannel:method+words".
 class WritingSink : public MethodSink {
  public:
   Progress Method(ExecutionContext&, uint32_t subchannel, uint32_t method, uint32_t data) override {
@@ -23,11 +24,11 @@ class WritingSink : public MethodSink {
     seen.push_back(absl::StrCat(subchannel, ":", absl::Hex(method), "=", absl::Hex(data)));
     return Progress::kDone;
   }
-  size_t Bulk(ExecutionContext&, uint32_t subchannel, uint32_t method,
+  size_t Bulk(ExecutionContext&, uint32_t subchannel, uint32_t method, bool increments,
               absl::Span<const uint32_t> words) override {
     if (bulk == 0) return 0;
     const size_t used = std::min(words.size(), bulk);
-    seen.push_back(absl::StrCat(subchannel, ":", absl::Hex(method), "*", used));
+    seen.push_back(absl::StrCat(subchannel, ":", absl::Hex(method), increments ? "+" : "*", used));
     return used;
   }
   std::vector<std::string> seen;
@@ -116,6 +117,14 @@ TEST_F(PushbufferReaderTest, RunsOfOneMethodMayBeTakenAtOnce) {
   EXPECT_EQ(Run(), Progress::kDone);
   // The first run increments once; of the second the last word is left to Method.
   EXPECT_EQ(sink_.seen, (Seen{"1:100*3", "1:104*3", "1:200=7", "1:204=8"}));
+}
+
+TEST_F(PushbufferReaderTest, SoMayMethodsThatFollowEachOtherIfTheyAreMany) {
+  Begin({Header(abi::kSecOpIncMethod, 12, 1, 0x100), 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12});
+  sink_.bulk = 3;
+  EXPECT_EQ(Run(), Progress::kDone);
+  EXPECT_EQ(sink_.seen, (Seen{"1:100+3", "1:10c+3", "1:118=7", "1:11c=8", "1:120=9", "1:124=a",
+                              "1:128=b", "1:12c=c"}));
 }
 
 TEST_F(PushbufferReaderTest, LongSegmentsAreReadInParts) {

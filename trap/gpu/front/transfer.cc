@@ -1,31 +1,8 @@
 #include "trap/gpu/front/transfer.h"
 
 #include <algorithm>
-#include <cstring>
 
 namespace phantora {
-namespace {
-
-constexpr uint64_t kPatternBuffer = 64 << 10;
-
-AddressSpace::Fault Fill(AddressSpace& memory, uint64_t to, uint64_t length,
-                         const std::vector<uint8_t>& pattern, uint64_t phase) {
-  if (std::all_of(pattern.begin(), pattern.end(), [](uint8_t byte) { return byte == 0; })) {
-    return memory.Zero(to, length);
-  }
-  // A whole number of patterns, so that every piece starts at the same phase.
-  const uint64_t whole = kPatternBuffer / pattern.size() * pattern.size();
-  std::vector<uint8_t> buffer(std::min(whole, length));
-  for (size_t i = 0; i < buffer.size(); ++i) buffer[i] = pattern[(phase + i) % pattern.size()];
-  while (length > 0) {
-    const uint64_t piece = std::min<uint64_t>(length, buffer.size());
-    if (auto fault = memory.Write(to, buffer.data(), piece)) return fault;
-    to += piece, length -= piece;
-  }
-  return std::nullopt;
-}
-
-}  // namespace
 
 double TransferQueue::Traffic() const {
   double bytes = 0;
@@ -54,7 +31,7 @@ Progress TransferQueue::Run(ExecutionContext& context) {
     const uint64_t from = transfer.source + line_ * transfer.source_stride + offset_;
     const auto fault = transfer.pattern.empty()
                            ? context.memory().Copy(to, context.memory(), from, piece)
-                           : Fill(context.memory(), to, piece, transfer.pattern, offset_);
+                           : context.memory().Fill(to, piece, transfer.pattern, offset_);
     if (fault) {
       const char* what = transfer.pattern.empty() ? "copy" : "fill";
       transfers_.clear();

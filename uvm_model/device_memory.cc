@@ -19,10 +19,14 @@ DeviceMemory::DeviceMemory(std::shared_ptr<PageStore> store, uint64_t size)
     : MemoryObject(MemoryKind::kVidmem, (size + kPageBytes - 1) & ~(kPageBytes - 1)),
       store_(std::move(store)),
       leaves_((this->size() + kLeafBytes - 1) / kLeafBytes) {
+  store_->Add(this);
   if (store_->compares()) plain_ = std::make_unique<OwnedMemory>(kind(), this->size());
 }
 
-DeviceMemory::~DeviceMemory() { ZeroPages(0, leaves_.size() * kLeafPages); }
+DeviceMemory::~DeviceMemory() {
+  ZeroPages(0, leaves_.size() * kLeafPages);
+  store_->Remove(this);
+}
 
 void DeviceMemory::Set(uint64_t number, PageStore::Page page) {
   std::unique_ptr<Leaf>& leaf = leaves_[number / kLeafPages];
@@ -34,14 +38,29 @@ void DeviceMemory::Set(uint64_t number, PageStore::Page page) {
   leaf->used = static_cast<uint16_t>(leaf->used + (page != PageStore::kZeros ? 1 : 0) -
                                      (place != PageStore::kZeros ? 1 : 0));
   store_->Release(std::exchange(place, page));
-  leaf->written = true;
+  leaf->state = Leaf::State::kWritten;
   if (leaf->used == 0) leaf.reset();
+}
+
+bool DeviceMemory::Replace(uint64_t leaf, uint64_t place, PageStore::Page same) {
+  std::unique_ptr<Leaf>& of = leaves_[leaf];
+  const Leaf::State state = of->state;
+  Set(leaf * kLeafPages + place, same);
+  if (of == nullptr) return false;
+  of->state = state;
+  return true;
+}
+
+void DeviceMemory::ForgetLooks() {
+  for (const std::unique_ptr<Leaf>& leaf : leaves_) {
+    if (leaf != nullptr && leaf->state == Leaf::State::kLooked) leaf->state = Leaf::State::kQuiet;
+  }
 }
 
 uint8_t* DeviceMemory::Own(uint64_t number, bool keep) {
   const PageStore::Page old = PageAt(number);
   if (old != PageStore::kZeros && !store_->is_shared(old)) {
-    leaves_[number / kLeafPages]->written = true;
+    leaves_[number / kLeafPages]->state = Leaf::State::kWritten;
     return store_->At(old);
   }
   const PageStore::Page page = store_->New();
@@ -65,7 +84,7 @@ bool DeviceMemory::WriteIn(uint64_t number, uint64_t into, const uint8_t* data, 
     const PageStore::Page page =
         leaf == nullptr ? PageStore::kZeros : leaf->pages[number % kLeafPages];
     if (page != PageStore::kZeros && !store_->is_shared(page)) {
-      leaf->written = true;
+      leaf->state = Leaf::State::kWritten;
       std::memmove(store_->At(page) + into, data, length);
       return true;
     }

@@ -45,15 +45,20 @@ class DeviceMemory : public MemoryObject {
   bool is_mapped() const { return mapped_ != nullptr; }
   DeviceMemory* AsDevice() override { return is_mapped() ? nullptr : this; }
 
-  // Pages that a look for equal ones may change (EqualPages). Not while it is mapped.
+  // For EqualPages; not while it is mapped.
   static constexpr uint64_t kLeafPages = 512;
   struct Leaf {
+    enum class State : uint8_t { kWritten, kQuiet, kLooked };  // quiet: not written for a round
     std::array<PageStore::Page, kLeafPages> pages = {};
-    uint16_t used = 0;     // that are not zeros
-    bool written = false;  // since looked at
+    uint16_t used = 0;  // that are not zeros
+    State state = State::kWritten;
   };
   uint64_t leaf_count() const { return leaves_.size(); }
   Leaf* leaf(uint64_t index) { return leaves_[index].get(); }
+  // A page of a leaf becomes another of the same bytes, whose reference is taken over. False if
+  // that was the leaf's last that is not zeros.
+  bool Replace(uint64_t leaf, uint64_t place, PageStore::Page same);
+  void ForgetLooks();
 
  private:
   static constexpr uint64_t kPageBytes = PageStore::kPageBytes;

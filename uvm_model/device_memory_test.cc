@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "uvm_model/address_space.h"
+#include "uvm_model/equal_pages.h"
 #include "uvm_model/memory_object.h"
 #include "uvm_model/page_store.h"
 
@@ -181,6 +182,30 @@ TEST_F(DeviceMemoryTest, WithoutMemoryAWriteFails) {
   EXPECT_TRUE(memory.Write(0, bytes.data(), kMiB));
 }
 
+TEST_F(DeviceMemoryTest, EqualPagesBecomeOneOnceTheyAreAtRest) {
+  auto one = Memory(64 * kMiB), two = Memory(64 * kMiB);
+  const auto bytes = Bytes(20 * kMiB);
+  EqualPages equal(store_.get());
+  EXPECT_TRUE(one->Write(0, bytes.data(), bytes.size()));
+  EXPECT_TRUE(two->Write(6 * kPage, bytes.data(), bytes.size()));
+  // Zeros that came in pieces.
+  const std::vector<uint8_t> ones(2048, 1), zeros(32);
+  EXPECT_TRUE(one->Write(40 * kMiB, ones.data(), ones.size()));
+  for (uint64_t i = 0; i < 2048; i += 32) one->Write(40 * kMiB + i, zeros.data(), 32);
+  const uint64_t before = pages();
+  EXPECT_EQ(before, 2 * 20 * kMiB / kPage + 1);
+  equal.Step(100'000);
+  EXPECT_EQ(pages(), before);  // it may still be being written
+  for (int step = 0; step < 200; ++step) equal.Step(100);
+  EXPECT_EQ(pages(), 20 * kMiB / kPage);
+  EXPECT_LT(equal.looked(), 2 * before);
+  EXPECT_EQ(equal.found(), 20 * kMiB / kPage + 1);
+  EXPECT_EQ(Read(*two, 6 * kPage, bytes.size()), bytes);
+  const uint8_t byte = 0;
+  EXPECT_TRUE(two->Write(6 * kPage, &byte, 1));
+  EXPECT_EQ(Read(*one, 0, 1)[0], bytes[0]);
+}
+
 // Everything that GPUs do to memory, at random, in several address spaces of which some map the
 // same memory, beside the host's; all of it done plainly too, and compared (set_compares).
 TEST_F(DeviceMemoryTest, AgreesWithPlainMemoryUnderRandomOperations) {
@@ -203,6 +228,7 @@ TEST_F(DeviceMemoryTest, AgreesWithPlainMemoryUnderRandomOperations) {
   objects.resize(4), expected.resize(4);
   for (size_t i = 0; i < objects.size(); ++i) replace(i);
   std::vector<uint8_t> data(64 * 1024);
+  EqualPages equal(store_.get(), 1);
   for (int step = 0; step < 20'000; ++step) {
     AddressSpace& space = spaces[below(spaces.size())];
     const size_t to = below(objects.size()), from = below(objects.size());
@@ -249,6 +275,7 @@ TEST_F(DeviceMemoryTest, AgreesWithPlainMemoryUnderRandomOperations) {
                   std::nullopt);
         std::memcpy(model, expected[from].data() + source, length);
     }
+    equal.Step(below(64));
     ASSERT_EQ(store_->differences(), 0u) << step;
     const uint64_t looked = std::min<uint64_t>(length, data.size());
     ASSERT_EQ(space.Read(kBase + to * kSize + at, data.data(), looked), std::nullopt);

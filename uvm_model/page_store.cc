@@ -81,6 +81,7 @@ PageStore::Page PageStore::NewIn(uint32_t block) {
     const Page page =
         block * kBlockPages + static_cast<uint32_t>(word) * 64 + static_cast<uint32_t>(bit);
     references_[page] = 1;
+    ++made_;
     return page;
   }
   return kNone;
@@ -147,6 +148,12 @@ void PageStore::Release(Page page) {
     of.listed = true;
     partial_.push_back(block);
   }
+}
+
+void PageStore::Remove(DeviceMemory* memory) {
+  const auto at = std::find(objects_.rbegin(), objects_.rend(), memory);
+  *at = objects_.back();
+  objects_.pop_back();
 }
 
 void PageStore::Emptied(uint32_t block) {

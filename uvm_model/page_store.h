@@ -9,6 +9,8 @@
 
 namespace phantora {
 
+class DeviceMemory;
+
 // Pages of 4 KiB, known by number and counted by the places that refer to them: a page that one
 // place has may be written, a page of several may not. Zeros are not a page but number 0.
 //
@@ -51,6 +53,15 @@ class PageStore {
   uint64_t used() const { return used_ * kPageBytes; }
   uint64_t used_unshared() const { return references_total_ * kPageBytes; }
 
+  // Pages that were ever given out.
+  uint64_t made() const { return made_; }
+
+  // All memory whose pages are here, in the order in which it was made, but for what was removed:
+  // the last takes its place.
+  void Add(DeviceMemory* memory) { objects_.push_back(memory); }
+  void Remove(DeviceMemory* memory);
+  const std::vector<DeviceMemory*>& objects() const { return objects_; }
+
   static bool IsZero(const uint8_t* bytes, uint64_t length);
 
   // For finding mistakes: memory made from now on does everything a second time, plainly, and
@@ -86,6 +97,8 @@ class PageStore {
   std::vector<uint32_t> returned_;  // not held any more
   uint32_t current_ = 0;            // the block that is being filled; 0: none
   uint64_t held_blocks_ = 0, used_ = 0, references_total_ = 0;
+  uint64_t made_ = 0;
+  std::vector<DeviceMemory*> objects_;
   bool compares_ = false;
   uint64_t differences_ = 0;
 };

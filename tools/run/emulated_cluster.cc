@@ -24,6 +24,8 @@ namespace {
 
 // If the kernel does not say how much there is.
 constexpr uint64_t kLeastMemory = uint64_t{16} << 30;
+// Looked at with the machine's lock held: half a millisecond.
+constexpr uint64_t kPagesPerRound = 512;
 
 // Like a miscellaneous device of the kernel, with a number that it gives to none.
 constexpr unsigned kMiscMajor = 10, kNcclMinor = 1048000;
@@ -121,7 +123,10 @@ EmulatedCluster::EmulatedCluster(const Options& options, Parts parts)
       recorder_(
           {.start = ProcessClocks::Start(), .now = options.now, .launcher_rank = LauncherRank}),
       trace_(options.outputs->trace.get()),
-      scheduler_(&machine_lock_, &services_, [this] { return events_.Drain(); }),
+      scheduler_(&machine_lock_, &services_, [this] {
+        equal_pages_.Step(kPagesPerRound);
+        return events_.Drain();
+      }),
       library_({options.plan->profile.sm_architecture(), KernelCache(),
                 options.session->missing.wanted()},
                unknowns_.get()),

@@ -34,6 +34,8 @@
 #include "trap/turn_lock.h"
 #include "trap/quiet_successes.h"
 #include "trap/unknowns.h"
+#include "uvm_model/equal_pages.h"
+#include "uvm_model/page_store.h"
 
 namespace phantora {
 
@@ -95,6 +97,7 @@ class EmulatedCluster {
   const std::unique_ptr<Unknowns> unknowns_;
   QuietSuccesses quiet_;
   const std::shared_ptr<PageStore> pages_;
+  EqualPages equal_pages_{pages_.get()};
   RealTimeSource time_;
   OsEvents events_;
   const InternalKernels internal_kernels_;

@@ -19,13 +19,13 @@ DeviceMemory::DeviceMemory(std::shared_ptr<PageStore> store, uint64_t size)
     : MemoryObject(MemoryKind::kVidmem, (size + kPageBytes - 1) & ~(kPageBytes - 1)),
       store_(std::move(store)),
       leaves_((this->size() + kLeafBytes - 1) / kLeafBytes) {
-  store_->Add(this);
+  store_->Add(this, this->size());
   if (store_->compares()) plain_ = std::make_unique<OwnedMemory>(kind(), this->size());
 }
 
 DeviceMemory::~DeviceMemory() {
   ZeroPages(0, leaves_.size() * kLeafPages);
-  store_->Remove(this);
+  store_->Remove(this, size());
 }
 
 void DeviceMemory::Set(uint64_t number, PageStore::Page page) {

@@ -266,7 +266,9 @@ TEST_F(DeviceMemoryTest, AgreesWithPlainMemoryUnderRandomOperations) {
         break;
       case 5:
         // A process maps it.
-        if (below(100) == 0 && to == 1) ASSERT_GE(objects[to]->MappableFd(), 0);
+        if (below(100) == 0 && to == 1) {
+          ASSERT_GE(objects[to]->MappableFd(), 0);
+        }
         break;
       default:
         if (to == from) break;

@@ -36,7 +36,7 @@ class EqualPages {
   uint64_t made_ = 0;  // pages that the store had made when the present round began
   bool in_round_ = false;
   bool again_ = false;  // something has come to rest that is to be looked at
-  size_t object_ = 0;  // what is next, in the store's list of memory
+  size_t object_ = 0;   // what is next, in the store's list of memory
   uint64_t leaf_ = 0;
   // A page with bytes of this hash. It may be another's by now: bytes are compared.
   absl::flat_hash_map<uint64_t, PageStore::Page> by_hash_;

@@ -5,11 +5,13 @@
 #include <linux/falloc.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
+#include <mutex>
+#include <set>
 
 namespace phantora {
 namespace {
@@ -18,7 +20,9 @@ constexpr uint64_t kPage = 4096;
 // Below this a memset is cheaper than a system call and the page faults after it.
 constexpr uint64_t kPunchThreshold = 64 * 1024;
 
-std::atomic<size_t> open_files{0};
+// Files of all memory here, for ResidentBytes().
+std::mutex files_mutex;
+std::set<int> open_files;
 
 // Memory leaves a quarter of this process's descriptors to everything else: without
 // them no call of any rank could be served.
@@ -51,12 +55,16 @@ OwnedMemory::OwnedMemory(MemoryKind kind, uint64_t size)
 
 OwnedMemory::~OwnedMemory() {
   if (base_ != nullptr) munmap(base_, size());
-  if (fd_ >= 0) close(fd_), --open_files;
+  if (fd_ < 0) return;
+  const std::lock_guard lock(files_mutex);
+  open_files.erase(fd_);
+  close(fd_);
 }
 
 bool OwnedMemory::Materialise() {
   if (fd_ < 0) {
-    if (open_files >= MostOpenFiles()) return false;
+    const std::lock_guard lock(files_mutex);
+    if (open_files.size() >= MostOpenFiles()) return false;
     int fd = memfd_create(FileName(kind()), MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0) return false;
     if (ftruncate(fd, static_cast<off_t>(size())) != 0 ||
@@ -65,9 +73,19 @@ bool OwnedMemory::Materialise() {
       return false;
     }
     fd_ = fd;
-    ++open_files;
+    open_files.insert(fd);
   }
   return true;
+}
+
+uint64_t OwnedMemory::ResidentBytes() {
+  const std::lock_guard lock(files_mutex);
+  uint64_t bytes = 0;
+  for (const int file : open_files) {
+    struct stat status = {};
+    if (fstat(file, &status) == 0) bytes += static_cast<uint64_t>(status.st_blocks) * 512;
+  }
+  return bytes;
 }
 
 int OwnedMemory::MappableFd() { return Materialise() ? fd_ : -1; }

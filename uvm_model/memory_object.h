@@ -82,6 +82,9 @@ class OwnedMemory : public MemoryObject {
   uint8_t* HostPointer() override;
   int MappableFd() override;
 
+  // Bytes of the host's memory behind all of these that there are. May be called by any thread.
+  static uint64_t ResidentBytes();
+
  private:
   bool Materialise();
   bool WriteBytes(uint64_t offset, const uint8_t* data, uint64_t length);

@@ -11,6 +11,8 @@ namespace phantora {
 namespace {
 
 constexpr uint64_t kBlockBytes = uint64_t{2} << 20;
+// Asked for at a time.
+constexpr uint64_t kGrantBlocks = 16;
 
 void* Reserve(uint64_t bytes, int protection) {
   void* at = mmap(nullptr, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -61,6 +63,10 @@ PageStore::~PageStore() {
 bool PageStore::Hold(uint32_t block) {
   Block& of = blocks_[block];
   if (of.held) return true;
+  if (supply_ != nullptr && held_blocks_ >= granted_blocks_) {
+    if (!supply_->Take(kGrantBlocks * kBlockBytes)) return false;
+    granted_blocks_ = held_blocks_ + kGrantBlocks;
+  }
   uint8_t* at = At(block * kBlockPages);
   if (mprotect(at, kBlockBytes, PROT_READ | PROT_WRITE) != 0) return false;
   madvise(at, kBlockBytes, MADV_HUGEPAGE);  // where the kernel has them; else pages are small
@@ -82,12 +88,19 @@ PageStore::Page PageStore::NewIn(uint32_t block) {
         block * kBlockPages + static_cast<uint32_t>(word) * 64 + static_cast<uint32_t>(bit);
     references_[page] = 1;
     ++made_;
+    peak_used_ = std::max(peak_used_, used_);
     return page;
   }
   return kNone;
 }
 
 PageStore::Page PageStore::New() {
+  const Page page = TryNew();
+  if (page == kNone && supply_ != nullptr) supply_->UsedUp();
+  return page;
+}
+
+PageStore::Page PageStore::TryNew() {
   while (true) {
     if (current_ != 0 && blocks_[current_].used < kBlockPages) return NewIn(current_);
     current_ = 0;
@@ -150,7 +163,14 @@ void PageStore::Release(Page page) {
   }
 }
 
-void PageStore::Remove(DeviceMemory* memory) {
+void PageStore::Add(DeviceMemory* memory, uint64_t size) {
+  objects_.push_back(memory);
+  allocated_ += size;
+  peak_allocated_ = std::max(peak_allocated_, allocated_);
+}
+
+void PageStore::Remove(DeviceMemory* memory, uint64_t size) {
+  allocated_ -= size;
   const auto at = std::find(objects_.rbegin(), objects_.rend(), memory);
   *at = objects_.back();
   objects_.pop_back();
@@ -170,6 +190,8 @@ void PageStore::Emptied(uint32_t block) {
   madvise(At(block * kBlockPages), kBlockBytes, MADV_DONTNEED);
   of.held = false;
   --held_blocks_;
+  // What was given back, others may have taken.
+  granted_blocks_ = std::min(granted_blocks_, held_blocks_ + kGrantBlocks);
   returned_.push_back(block);
 }
 

@@ -11,6 +11,18 @@ namespace phantora {
 
 class DeviceMemory;
 
+// Where the host's memory comes from.
+class HostSupply {
+ public:
+  virtual ~HostSupply() = default;
+  // May so many bytes more be taken?
+  virtual bool Take(uint64_t bytes) = 0;
+  // May memory be allocated still, of which nothing is taken yet?
+  virtual bool MayAllocate() = 0;
+  // A page was needed, and there is none.
+  virtual void UsedUp() = 0;
+};
+
 // Pages of 4 KiB, known by number and counted by the places that refer to them: a page that one
 // place has may be written, a page of several may not. Zeros are not a page but number 0.
 //
@@ -32,8 +44,12 @@ class PageStore {
   PageStore(const PageStore&) = delete;
   PageStore& operator=(const PageStore&) = delete;
 
+  // Without one, or before, memory is taken as the kernel gives it. `supply` must outlive this.
+  void set_supply(HostSupply* supply) { supply_ = supply; }
+  bool MayAllocate() const { return supply_ == nullptr || supply_->MayAllocate(); }
+
   // A page of one place. What is in it is anything: its taker writes all of it. kNone beyond the
-  // capacity or when the kernel gives no memory.
+  // capacity, or when the supply or the kernel gives no memory.
   Page New();
   // One place more for a page that is not kZeros. False if no more can be counted: copy it.
   bool Share(Page page);
@@ -53,13 +69,17 @@ class PageStore {
   uint64_t used() const { return used_ * kPageBytes; }
   uint64_t used_unshared() const { return references_total_ * kPageBytes; }
 
+  // The most there was of the first and of memory, whatever is in it, at any time.
+  uint64_t peak_used() const { return peak_used_ * kPageBytes; }
+  uint64_t allocated() const { return allocated_; }
+  uint64_t peak_allocated() const { return peak_allocated_; }
   // Pages that were ever given out.
   uint64_t made() const { return made_; }
 
   // All memory whose pages are here, in the order in which it was made, but for what was removed:
   // the last takes its place.
-  void Add(DeviceMemory* memory) { objects_.push_back(memory); }
-  void Remove(DeviceMemory* memory);
+  void Add(DeviceMemory* memory, uint64_t size);
+  void Remove(DeviceMemory* memory, uint64_t size);
   const std::vector<DeviceMemory*>& objects() const { return objects_; }
 
   static bool IsZero(const uint8_t* bytes, uint64_t length);
@@ -83,6 +103,7 @@ class PageStore {
     bool listed = false;  // in partial_
   };
 
+  Page TryNew();
   Page NewIn(uint32_t block);
   bool Hold(uint32_t block);
   void Emptied(uint32_t block);
@@ -97,7 +118,10 @@ class PageStore {
   std::vector<uint32_t> returned_;  // not held any more
   uint32_t current_ = 0;            // the block that is being filled; 0: none
   uint64_t held_blocks_ = 0, used_ = 0, references_total_ = 0;
-  uint64_t made_ = 0;
+  HostSupply* supply_ = nullptr;
+  uint64_t granted_blocks_ = 0;                  // by it
+  uint64_t made_ = 0, peak_used_ = 0;            // pages
+  uint64_t allocated_ = 0, peak_allocated_ = 0;  // bytes
   std::vector<DeviceMemory*> objects_;
   bool compares_ = false;
   uint64_t differences_ = 0;

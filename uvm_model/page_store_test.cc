@@ -69,6 +69,42 @@ TEST(PageStoreTest, GivesBackWhatNobodyHas) {
   EXPECT_LE(store.held(), 16 * kBlock);
 }
 
+// Gives `left` bytes.
+struct CountedSupply : HostSupply {
+  bool Take(uint64_t bytes) override {
+    if (bytes > left) return false;
+    left -= bytes;
+    return true;
+  }
+  bool MayAllocate() override { return left > 0; }
+  void UsedUp() override { ++used_up; }
+  uint64_t left = 64 * kBlock;
+  int used_up = 0;
+};
+
+TEST(PageStoreTest, TakesNoMoreThanItsSupplyGives) {
+  CountedSupply supply;
+  PageStore store(256 * kBlock);
+  store.set_supply(&supply);
+  EXPECT_TRUE(store.MayAllocate());
+  std::vector<PageStore::Page> pages;
+  for (PageStore::Page page; (page = store.New()) != PageStore::kNone;) pages.push_back(page);
+  EXPECT_EQ(pages.size(), 64 * kBlock / PageStore::kPageBytes);
+  EXPECT_EQ(supply.used_up, 1);
+  EXPECT_FALSE(store.MayAllocate());
+  // What it has it may use again, but asks anew for what it has given back.
+  const size_t quarter = pages.size() / 4;
+  for (size_t i = 0; i < quarter; ++i) store.Release(pages[i]);
+  for (size_t i = 0; i < quarter; ++i) EXPECT_NE(store.New(), PageStore::kNone);
+  EXPECT_EQ(store.New(), PageStore::kNone);
+  for (size_t i = quarter; i < pages.size(); ++i) store.Release(pages[i]);
+  size_t again = 0;
+  while (store.New() != PageStore::kNone) ++again;
+  EXPECT_LT(again, pages.size() - quarter);
+  supply.left = 64 * kBlock;
+  EXPECT_NE(store.New(), PageStore::kNone);
+}
+
 TEST(PageStoreTest, KnowsZeros) {
   std::vector<uint8_t> bytes(5000);
   EXPECT_TRUE(PageStore::IsZero(bytes.data(), 0));

@@ -197,8 +197,10 @@ absl::StatusOr<std::unique_ptr<ReportFiles>> ReportFiles::Open(const std::string
     files->json_ = OpenFile(absl::StrCat(directory, "/report.json"));
     files->page_ =
         files->json_ == nullptr ? nullptr : OpenFile(absl::StrCat(directory, "/report.html"));
+    files->host_ =
+        files->page_ == nullptr ? nullptr : OpenFile(absl::StrCat(directory, "/host.json"));
   }
-  if (files->page_ == nullptr) {
+  if (files->host_ == nullptr) {
     return absl::InvalidArgumentError(absl::StrCat("cannot write a report to the directory ",
                                                    directory, ": ",
                                                    error ? error.message() : std::strerror(errno)));
@@ -207,7 +209,7 @@ absl::StatusOr<std::unique_ptr<ReportFiles>> ReportFiles::Open(const std::string
 }
 
 ReportFiles::~ReportFiles() {
-  for (std::FILE* file : {json_, page_}) {
+  for (std::FILE* file : {json_, page_, host_}) {
     if (file != nullptr) std::fclose(file);
   }
 }
@@ -222,6 +224,13 @@ absl::Status ReportFiles::Write(const nlohmann::ordered_json& report) {
   if (written) return absl::OkStatus();
   return absl::DataLossError(
       absl::StrCat("the report in ", directory_, " is incomplete: ", std::strerror(errno)));
+}
+
+absl::Status ReportFiles::WriteHost(const nlohmann::ordered_json& host) {
+  const bool written = std::fprintf(host_, "%s\n", DumpJson(host, 1).c_str()) > 0;
+  if (std::fclose(std::exchange(host_, nullptr)) == 0 && written) return absl::OkStatus();
+  return absl::DataLossError(
+      absl::StrCat(directory_, "/host.json is incomplete: ", std::strerror(errno)));
 }
 
 }  // namespace phantora

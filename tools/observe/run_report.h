@@ -40,12 +40,16 @@ class ReportFiles {
 
   // Once. Errors: something could not be written.
   absl::Status Write(const nlohmann::ordered_json& report);
+  // What the run took of this machine, into host.json: it differs from run to run, and the report
+  // must not. Errors as Write().
+  absl::Status WriteHost(const nlohmann::ordered_json& host);
 
  private:
   ReportFiles() = default;
   std::string directory_;
   std::FILE* json_ = nullptr;
   std::FILE* page_ = nullptr;
+  std::FILE* host_ = nullptr;
 };
 
 }  // namespace phantora

@@ -1,6 +1,7 @@
 #include "tools/run/emulated_cluster.h"
 
 #include <arpa/inet.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <mutex>
@@ -18,6 +19,7 @@
 #include "trap/nccl/nccl_device.h"
 #include "trap/rm/machine.h"
 #include "trap/time/process_clocks.h"
+#include "uvm_model/device_memory.h"
 
 namespace phantora {
 namespace {
@@ -106,8 +108,8 @@ absl::StatusOr<std::unique_ptr<EmulatedCluster>> EmulatedCluster::Create(const O
 EmulatedCluster::EmulatedCluster(const Options& options, Parts parts)
     : options_(options),
       unknowns_(std::move(parts.unknowns)),
-      pages_(std::make_shared<PageStore>(
-          std::max(Proc::Host().MachineMemory().total, kLeastMemory))),
+      pages_(
+          std::make_shared<PageStore>(std::max(Proc::Host().MachineMemory().total, kLeastMemory))),
       events_(&time_),
       internal_kernels_(LoadInternalKernels(*options.plan)),
       fixed_pricer_(VirtualSpan::Microseconds(options.session->kernel_microseconds.value_or(0))),
@@ -123,16 +125,18 @@ EmulatedCluster::EmulatedCluster(const Options& options, Parts parts)
       recorder_(
           {.start = ProcessClocks::Start(), .now = options.now, .launcher_rank = LauncherRank}),
       trace_(options.outputs->trace.get()),
-      scheduler_(&machine_lock_, &services_, [this] {
-        equal_pages_.Step(kPagesPerRound);
-        return events_.Drain();
-      }),
+      scheduler_(&machine_lock_, &services_,
+                 [this] {
+                   equal_pages_.Step(kPagesPerRound);
+                   return events_.Drain();
+                 }),
       library_({options.plan->profile.sm_architecture(), KernelCache(),
                 options.session->missing.wanted()},
                unknowns_.get()),
       namer_(&library_, ParametersAt(options.plan->profile.sm_architecture()), unknowns_.get()),
       fabric_(std::move(parts.fabric)),
       planner_(fabric_.get(), model_->memory_bytes_per_s(), options.nccl_failed) {
+  pages_->set_compares(options.session->check_gpu_memory);
   recorder_.SetTrace(std::move(options.outputs->trace));
   if (simulated()) {
     if (!options.session->kernel_microseconds) services_.pricer = model_.get();
@@ -210,6 +214,20 @@ void EmulatedCluster::MakeHost(int number) {
   inet_pton(AF_INET, plan.job->addresses[static_cast<size_t>(number)].c_str(), &view.address);
   view.cores = plan.cluster.host.cores;
   view.memory_bytes = static_cast<uint64_t>(plan.cluster.host.memory_gib) << 30;
+}
+
+void EmulatedCluster::AddMemory(MemoryUse* use) {
+  uint64_t held;
+  {
+    const std::lock_guard lock(machine_lock_);
+    held = pages_->held();
+    use->gpu_pages = pages_->used();
+    use->gpu_unshared = pages_->used_unshared();
+    use->gpu_allocated = pages_->allocated();
+  }
+  use->files = OwnedMemory::ResidentBytes();
+  const uint64_t own = OwnBytes(Proc::Host(), getpid());
+  use->emulator = own - std::min(own, held);
 }
 
 void EmulatedCluster::ProcessDied(pid_t process) {

@@ -20,6 +20,7 @@
 #include "tools/observe/run_recorder.h"
 #include "tools/replay/step_recorder.h"
 #include "tools/run/emulated_host.h"
+#include "tools/run/host_memory.h"
 #include "tools/run/run_outputs.h"
 #include "tools/run/run_plan.h"
 #include "tools/run/session_options.h"
@@ -30,9 +31,9 @@
 #include "trap/gpu/pricing/kernel_pricer.h"
 #include "trap/gpu/timeline/gpu_timelines.h"
 #include "trap/nccl/nccl_runtime.h"
+#include "trap/quiet_successes.h"
 #include "trap/rm/os_events.h"
 #include "trap/turn_lock.h"
-#include "trap/quiet_successes.h"
 #include "trap/unknowns.h"
 #include "uvm_model/equal_pages.h"
 #include "uvm_model/page_store.h"
@@ -71,6 +72,9 @@ class EmulatedCluster {
   TurnLock& machine_lock() { return machine_lock_; }
   Unknowns& unknowns() { return *unknowns_; }
   QuietSuccesses& quiet() { return quiet_; }
+  PageStore& pages() { return *pages_; }
+  // What GPUs, files of memory and the emulator itself take. Takes the machine's lock.
+  void AddMemory(MemoryUse* use);
   GpuTimelines& timelines() { return timelines_; }
   GpuScheduler& scheduler() { return scheduler_; }
   RunRecorder& recorder() { return recorder_; }

@@ -4,10 +4,14 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <limits>
+#include <optional>
 #include <sstream>
 #include <utility>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -18,6 +22,7 @@
 namespace phantora {
 namespace {
 
+constexpr uint64_t kLeastLimit = uint64_t{256} << 20;
 constexpr char kVersion[] = "0.1.0";
 constexpr char kUsage[] =
     "phantora-run [OPTIONS] -- COMMAND [ARGUMENTS...]\n"
@@ -28,7 +33,7 @@ constexpr char kUsage[] =
 constexpr char kExitStatus[] =
     "Exit status: the command's, or 128 + N if signal N ended it; 126 or 127 if it cannot be\n"
     "run; 125 if phantora-run cannot set things up, and has not run it; 70 if phantora-run's\n"
-    "supervisor died; 1 if NCCL failed.";
+    "supervisor died; 1 if NCCL failed, or --check-gpu-memory found a difference.";
 
 // A word for each value. Its number is no word for it, unlike with CLI::CheckedTransformer.
 template <typename T>
@@ -61,6 +66,33 @@ std::string CheckBytes(const std::string& given) {
   return absl::StrCat("'", given, "' is neither 'full' nor a number of bytes");
 }
 
+// "16G", "500MiB", "1.5 TB", a number of bytes; units are powers of 1024, as of ulimit and Slurm.
+std::optional<uint64_t> ParseSize(const std::string& given) {
+  char* rest;
+  const double number = std::strtod(given.c_str(), &rest);
+  std::string unit = absl::AsciiStrToLower(absl::StripAsciiWhitespace(rest));
+  if (absl::EndsWith(unit, "ib")) {
+    unit.resize(unit.size() - 2);
+  } else if (absl::EndsWith(unit, "b")) {
+    unit.resize(unit.size() - 1);
+  }
+  const std::string units = "kmgt";
+  const size_t power = unit.empty() ? 0 : units.find(unit) + 1;
+  const double bytes = number * std::pow(1024.0, static_cast<double>(power));
+  if (rest == given.c_str() || (!unit.empty() && (unit.size() > 1 || power == 0)) ||
+      !(bytes >= 0) || bytes >= 9e18) {
+    return std::nullopt;
+  }
+  return static_cast<uint64_t>(bytes);
+}
+
+std::string CheckSize(const std::string& given) {
+  const auto bytes = ParseSize(given);
+  if (!bytes) return absl::StrCat("'", given, "' is no size such as 16G or 500M");
+  if (*bytes < kLeastLimit) return absl::StrCat("'", given, "' is less than any run takes (256M)");
+  return "";
+}
+
 std::string CheckScale(const std::string& given) {
   double scale;
   if (absl::SimpleAtod(given, &scale) && std::isfinite(scale) && scale > 0) return "";
@@ -77,6 +109,7 @@ class Parser {
  private:
   void AddMachine();
   void AddCluster();
+  void AddMemory();
   void AddTime();
   void AddNccl();
   void AddPrices();
@@ -100,6 +133,7 @@ Parser::Parser() : app_(kUsage, "phantora-run") {
   app_.footer(kExitStatus);
   AddMachine();
   AddCluster();
+  AddMemory();
   AddTime();
   AddNccl();
   AddPrices();
@@ -184,6 +218,28 @@ void Parser::AddCluster() {
       ->type_name("prefix|merged|DIR")
       ->capture_default_str()
       ->needs(cluster)
+      ->group(group);
+}
+
+void Parser::AddMemory() {
+  const std::string group = "This machine's memory";
+  app_.add_option_function<std::string>(
+          "--memory-limit",
+          [this](const std::string& given) { options_.memory_limit = *ParseSize(given); },
+          "the most that the run takes of this machine's memory, such as 16G (default: "
+          "what the machine or its control group has, less a little)")
+      ->check(CheckSize)
+      ->type_name("SIZE")
+      ->group(group);
+  AddChoice<OutOfMemory>(
+      app_, "--out-of-memory", &options_.out_of_memory,
+      {{"cuda", OutOfMemory::kCuda}, {"kill", OutOfMemory::kKill}},
+      "when it is nearly used up. cuda: allocations of GPU memory fail as if the GPU had no more "
+      "(default); kill: they go on; in the end who needs more is ended")
+      ->group(group);
+  app_.add_flag("--check-gpu-memory", options_.check_gpu_memory,
+                "do everything that GPU memory goes through a second time, without sharing, and "
+                "compare: slow, for finding mistakes of Phantora's own")
       ->group(group);
 }
 

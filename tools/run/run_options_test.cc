@@ -120,6 +120,17 @@ TEST(RunOptionsTest, EveryWordOfAChoiceIsItsValue) {
   EXPECT_EQ(Accepted("--cluster dgx-h100 --per-host").job.started, Started::kPerHost);
   EXPECT_FALSE(Accepted("--nccl ours").native_nccl);
   EXPECT_TRUE(Accepted("--nccl native").native_nccl);
+  EXPECT_EQ(Accepted("").memory_limit, 0u);
+  EXPECT_EQ(Accepted("--memory-limit 16G").memory_limit, uint64_t{16} << 30);
+  EXPECT_EQ(Accepted("--memory-limit 1.5GiB").memory_limit, uint64_t{3} << 29);
+  EXPECT_EQ(Accepted("--memory-limit 500m").memory_limit, uint64_t{500} << 20);
+  EXPECT_EQ(Accepted("--memory-limit 268435456").memory_limit, uint64_t{256} << 20);
+  for (const char* size : {"lots", "-1G", "1X", "1GG", "1e30", "nan", "''"}) {
+    ExpectRefused(absl::StrCat("--memory-limit ", size), "is no size such as 16G or 500M");
+  }
+  ExpectRefused("--memory-limit 1M", "less than any run takes");
+  EXPECT_EQ(Accepted("--out-of-memory kill").out_of_memory, OutOfMemory::kKill);
+  EXPECT_TRUE(Accepted("--check-gpu-memory").check_gpu_memory);
   EXPECT_EQ(Accepted("--cluster dgx-h100 --share-memory off").share_memory, false);
   EXPECT_EQ(Accepted("--cluster dgx-h100 --share-memory auto").share_memory, std::nullopt);
 }

@@ -1,5 +1,6 @@
 #include "tools/run/run_plan.h"
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "absl/strings/str_cat.h"
@@ -30,7 +31,9 @@ bool SharesMemory(const SessionOptions& options, const std::optional<Job>& job) 
   if (!job || !options.simulated()) return false;
   if (options.share_memory) return *options.share_memory;
   const double needed = static_cast<double>(kRankBytes) * job->processes;
-  return needed > kMuchOfMemory * static_cast<double>(Proc::Host().MachineMemory().available);
+  uint64_t available = Proc::Host().MachineMemory().available;
+  if (options.memory_limit != 0) available = std::min(available, options.memory_limit);
+  return needed > kMuchOfMemory * static_cast<double>(available);
 }
 
 Cluster SingleMachine(const SessionOptions& options) {

@@ -23,7 +23,7 @@ namespace {
 
 // As `env` and `timeout` do when they themselves fail.
 constexpr int kCannotSetUp = 125;
-constexpr int kNcclFailed = 1;
+constexpr int kNcclFailed = 1, kMemoryDiffered = 1;
 // Of processes that use a GPU in real time, where they wait by spinning.
 constexpr int kSpinnersNice = 19;
 
@@ -71,6 +71,7 @@ Session::Session(const SessionOptions& options, ProfilerClient* profiler, RunPla
       plan_(std::move(plan)),
       outputs_(std::move(outputs)),
       filter_(std::move(filter)),
+      memory_(MemoryOptions()),
       stalls_(WatchOptions()) {}
 
 Session::~Session() {
@@ -105,8 +106,10 @@ absl::Status Session::PrepareParts() {
        .nccl_failed = [this](const std::string& what) { NcclFailed(what); }});
   if (!cluster.ok()) return cluster.status();
   cluster_ = *std::move(cluster);
+  cluster_->pages().set_supply(&memory_);
   if (plan_.share_memory) {
-    auto sharing = PageSharing::Create({.children = &children_});
+    auto sharing = PageSharing::Create(
+        {.children = &children_, .is_short = [this] { return memory_.IsTight(); }});
     if (!sharing.ok()) return sharing.status();
     sharing_ = *std::move(sharing);
   }
@@ -119,6 +122,26 @@ absl::Status Session::PrepareParts() {
   }
   supervisor_ = *std::move(supervisor);
   return absl::OkStatus();
+}
+
+HostMemory::Options Session::MemoryOptions() {
+  return {.limit = options_.memory_limit,
+          .out_of_memory = options_.out_of_memory,
+          .working_for = [this] { return cluster_->services().working_for; },
+          .add =
+              [this](MemoryUse* use) {
+                cluster_->AddMemory(use);
+                if (sharing_ != nullptr) use->shared = sharing_->PoolBytes();
+              },
+          .name =
+              [](pid_t process) {
+                const auto rank = LauncherRank(process);
+                return rank ? absl::StrCat("rank ", *rank) : absl::StrCat("process ", process);
+              },
+          .error = [](const std::string& what) { LogError(what); },
+          .warn = [](const std::string& what) { LogWarning(what); },
+          .end = [](pid_t process) { kill(process, SIGKILL); },
+          .processes = [] { return Descendants(); }};
 }
 
 StallWatch::Options Session::WatchOptions() {
@@ -179,9 +202,11 @@ void Session::Run(int signals) {
   if (options_.simulated() && options_.status && StatusLine::Possible(STDERR_FILENO)) {
     status_line_ = std::make_unique<StatusLine>(STDERR_FILENO);
   }
+  memory_.Start();
   cluster_->scheduler().Start();
   wait_status_ = supervisor_->Run(*std::exchange(command_, std::nullopt), signals);
   cluster_->scheduler().Stop();
+  memory_.Stop();
   if (status_line_ != nullptr) status_line_->Stop();
   if (outputs_.ranks != nullptr) outputs_.ranks->Stop();
 }
@@ -196,9 +221,15 @@ int Session::Report() {
                  .cluster = cluster_.get(),
                  .supervisor = supervisor_.get(),
                  .sharing = sharing_.get(),
+                 .memory = &memory_,
                  .profiler = profiler_})
       .WriteAll();
   if (!nccl_failure_.empty()) return kNcclFailed;
+  if (const uint64_t differences = cluster_->pages().differences(); differences > 0) {
+    LogError(absl::StrCat("--check-gpu-memory: ", differences,
+                          " pages were not what they should have been. Please report this"));
+    return kMemoryDiffered;
+  }
   if (WIFSIGNALED(wait_status_)) {
     LogInfo(absl::StrCat("the command was ended by signal ", WTERMSIG(wait_status_)));
     return 128 + WTERMSIG(wait_status_);
@@ -214,7 +245,7 @@ void Session::RankEnded(const RankEnd& end) {
 void Session::ShowStatus() {
   if (status_line_ == nullptr || !status_line_->Wanted()) return;
   status_line_->Set({clocks().Latest() - ProcessClocks::Start(), clocks().gpu_processes(),
-                     cluster_->services().counters.kernels});
+                     cluster_->services().counters.kernels, memory_.used()});
 }
 
 void Session::ProcessDied(pid_t process) {

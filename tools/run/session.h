@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "tools/profiler/profiler_client.h"
 #include "tools/run/emulated_cluster.h"
+#include "tools/run/host_memory.h"
 #include "tools/run/run_outputs.h"
 #include "tools/run/run_plan.h"
 #include "tools/run/session_options.h"
@@ -57,6 +58,7 @@ class Session {
   absl::Status PrepareParts();
   absl::Status PrepareWall();
   StallWatch::Options WatchOptions();
+  HostMemory::Options MemoryOptions();
   Supervisor::Options ServeOptions();
   void RankEnded(const RankEnd& end);
   void ShowStatus();
@@ -72,6 +74,7 @@ class Session {
   RunOutputs outputs_;
   const std::vector<sock_filter> filter_;
   std::optional<DeviceWall> wall_;  // none: this kernel has none
+  HostMemory memory_;
   std::unique_ptr<EmulatedCluster> cluster_;
   KernelWaitCalls wait_calls_;
   Children children_{&wait_calls_};

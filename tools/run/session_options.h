@@ -10,6 +10,7 @@
 #include "clock/host_time.h"
 #include "tools/run/cluster_job.h"
 #include "tools/run/missing_kernels.h"
+#include "tools/run/out_of_memory.h"
 
 namespace phantora {
 
@@ -21,6 +22,11 @@ struct SessionOptions {
   // Ranks share memory that is the same (PageSharing). By default if they would otherwise need most
   // of the machine's.
   std::optional<bool> share_memory;
+  // Of this machine's memory, in bytes, for the whole run; 0: what there is.
+  uint64_t memory_limit = 0;
+  OutOfMemory out_of_memory = OutOfMemory::kCuda;
+  // Everything that GPUs' memory goes through is done a second time, plainly, and compared.
+  bool check_gpu_memory = false;
   bool native_nccl = false;             // the program's own libnccl.so.2 is left in place
   int64_t largest_reduction = 1 << 20;  // bytes; of larger ones NCCL's result is rank 0's share
   std::string driver = "auto";

@@ -13,6 +13,8 @@
 namespace phantora {
 namespace {
 
+// Less of this machine's memory is not worth a line.
+constexpr uint64_t kMuchMemory = uint64_t{1} << 30;
 // Lines of kernels and of NCCL's operations, in short and at length.
 constexpr size_t kFewKernels = 3, kManyKernels = 10, kFewOperations = 4, kManyOperations = 20;
 
@@ -78,6 +80,23 @@ void SessionReport::TellNetwork() {
 }
 
 void SessionReport::TellMemory() {
+  const MemoryUse use = from_.memory->peak();
+  const std::string line = absl::StrCat("this machine's memory, at most ", Describe(use, nullptr));
+  if (use.total() >= kMuchMemory) {
+    LogSummary(absl::StrCat("  ", line));
+  } else {
+    LogInfo(line);
+  }
+  if (from_.outputs->report != nullptr) {
+    const std::string& directory = from_.options->report;
+    const PageStore& pages = from_.cluster->pages();
+    Tell(from_.outputs->report->WriteHost({{"schema", "phantora host"},
+                                           {"schema_version", 1},
+                                           {"memory_at_most", Json(use)},
+                                           {"gpus_at_most", pages.peak_used()},
+                                           {"gpus_allocated_at_most", pages.peak_allocated()}}),
+         absl::StrCat(directory, "/host.json"));
+  }
   if (from_.sharing == nullptr || !from_.options->verbose) return;
   if (const std::string text = from_.sharing->Describe(); !text.empty()) LogInfo(text);
 }

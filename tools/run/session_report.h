@@ -4,6 +4,7 @@
 
 #include "tools/profiler/profiler_client.h"
 #include "tools/run/emulated_cluster.h"
+#include "tools/run/host_memory.h"
 #include "tools/run/run_outputs.h"
 #include "tools/run/run_plan.h"
 #include "tools/run/session_options.h"
@@ -21,7 +22,8 @@ class SessionReport {
     EmulatedCluster* cluster;
     const Supervisor* supervisor;
     const PageSharing* sharing;  // nullptr if memory is not shared
-    ProfilerClient* profiler;    // nullptr if nothing is measured
+    const HostMemory* memory;
+    ProfilerClient* profiler;  // nullptr if nothing is measured
   };
   explicit SessionReport(const Sources& from) : from_(from) {}
 

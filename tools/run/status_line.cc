@@ -40,9 +40,10 @@ std::string FormatProgress(const RunProgress& before, const RunProgress& now, do
   const double passed =
       static_cast<double>((now.simulated - before.simulated).picoseconds()) / 1e12;
   const double rate = real_seconds > 0 ? 1 / real_seconds : 0;
-  return absl::StrFormat("%.3f s simulated, %d %s, %.3gx real time, %.0f kernels/s", simulated,
-                         now.processes, now.processes == 1 ? "rank" : "ranks", passed * rate,
-                         static_cast<double>(now.kernels - before.kernels) * rate);
+  return absl::StrFormat("%.3f s simulated, %d %s, %.3gx real time, %.0f kernels/s, %.1f GiB",
+                         simulated, now.processes, now.processes == 1 ? "rank" : "ranks",
+                         passed * rate, static_cast<double>(now.kernels - before.kernels) * rate,
+                         static_cast<double>(now.memory_bytes) / (uint64_t{1} << 30));
 }
 
 bool StatusLine::Possible(int descriptor) {

@@ -18,6 +18,7 @@ struct RunProgress {
   VirtualSpan simulated;  // since the start
   int processes = 0;      // that use a GPU
   uint64_t kernels = 0;
+  uint64_t memory_bytes = 0;  // of this machine's
 };
 
 // A terminal that ranks write to as well, at any moment. So the line never moves their

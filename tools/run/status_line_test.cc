@@ -15,10 +15,11 @@ namespace {
 
 TEST(StatusLineTest, SaysSpeedAndRateSinceThePast) {
   const RunProgress before{VirtualSpan::Microseconds(1'000'000), 1, 100};
-  const RunProgress now{VirtualSpan::Microseconds(2'000'000), 2, 1100};
+  const RunProgress now{VirtualSpan::Microseconds(2'000'000), 2, 1100, uint64_t{3} << 29};
   EXPECT_EQ(FormatProgress(before, now, 2.0),
-            "2.000 s simulated, 2 ranks, 0.5x real time, 500 kernels/s");
-  EXPECT_EQ(FormatProgress(now, now, 0), "2.000 s simulated, 2 ranks, 0x real time, 0 kernels/s");
+            "2.000 s simulated, 2 ranks, 0.5x real time, 500 kernels/s, 1.5 GiB");
+  EXPECT_EQ(FormatProgress(now, now, 0),
+            "2.000 s simulated, 2 ranks, 0x real time, 0 kernels/s, 1.5 GiB");
 }
 
 TEST(StatusLineTest, NeedsATerminal) {
@@ -51,7 +52,7 @@ TEST(StatusLineTest, IsTakenAwayBeforeMessagesAndAtTheEnd) {
   int status = 0;
   waitpid(child, &status, 0);
   EXPECT_EQ(status, 0);
-  const std::string text = "0.000 s simulated, 1 rank, 0x real time, 0 kernels/s";
+  const std::string text = "0.000 s simulated, 1 rank, 0x real time, 0 kernels/s, 0.0 GiB";
   EXPECT_EQ(shown,
             "\x1b"
             "7\x1b[" +

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include <fstream>
+#include "trap/linux/memory_left.h"
 
 namespace phantora {
 namespace {
@@ -55,14 +55,8 @@ class HostProc : public Proc {
   }
 
   Memory MachineMemory() const override {
-    std::ifstream file("/proc/meminfo");
-    Memory memory;
-    for (std::string name, rest; memory.available == 0 && file >> name && getline(file, rest);) {
-      const uint64_t bytes = strtoull(rest.c_str(), nullptr, 10) << 10;
-      if (name == "MemTotal:") memory.total = bytes;
-      if (name == "MemAvailable:") memory.available = bytes;
-    }
-    return memory;
+    const MemoryLeft left = ReadMemoryLeft();
+    return {left.total, left.available};
   }
 };
 

@@ -45,7 +45,7 @@ class Proc {
   struct Memory {
     uint64_t total = 0, available = 0;  // bytes; zeros if it cannot be had
   };
-  // Of the machine: /proc/meminfo's MemTotal and MemAvailable.
+  // Of the machine, or of the control groups around this process (ReadMemoryLeft).
   virtual Memory MachineMemory() const = 0;
 
   // That of this host. Never destroyed.

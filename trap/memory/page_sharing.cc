@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -107,7 +108,8 @@ absl::StatusOr<std::unique_ptr<PageSharing>> PageSharing::Create(const Options& 
 
 bool PageSharing::IsUrgent() const {
   const Proc::Memory memory = options_.proc->MachineMemory();
-  return memory.available < memory.total / kUrgentShare;
+  return memory.available < memory.total / kUrgentShare ||
+         (options_.is_short != nullptr && options_.is_short());
 }
 
 void PageSharing::ProcessDied(pid_t process) {
@@ -298,6 +300,11 @@ bool PageSharing::Serve(const TrappedCall& call) {
     call.Continue();
   }
   return true;
+}
+
+uint64_t PageSharing::PoolBytes() const {
+  struct stat status = {};
+  return fstat(pool_->file(), &status) == 0 ? static_cast<uint64_t>(status.st_blocks) * 512 : 0;
 }
 
 std::string PageSharing::Describe() const {

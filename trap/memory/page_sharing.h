@@ -35,6 +35,8 @@ class PageSharing {
     Children* children;
     const Proc* proc = &Proc::Host();
     const RealClock* clock = &RealClock::Host();
+    // Is what the run may take nearly used up? Beside the machine's own memory; may be empty.
+    std::function<bool()> is_short = nullptr;
   };
   // Errors: see PagePool::Create().
   static absl::StatusOr<std::unique_ptr<PageSharing>> Create(const Options& options);
@@ -55,6 +57,9 @@ class PageSharing {
   bool Serve(const TrappedCall& call);
 
   void ProcessDied(pid_t process);
+
+  // Of the pool's file. May be called by any thread.
+  uint64_t PoolBytes() const;
 
   // "820 MiB of 4 processes are shared, which take 210 MiB"; empty if nothing is.
   std::string Describe() const;

@@ -325,7 +325,9 @@ uint32_t AllocMemory(ResourceManager& rm, CallContext& call, int gpu, bool vidme
   resource->reservation = VidmemHeap::Reserve(
       vidmem ? rm.machine->gpus[gpu].heap : rm.server.UsageOf(call.process())->system_memory,
       bytes);
-  if (resource->reservation == nullptr) return NV_ERR_NO_MEMORY;
+  if (resource->reservation == nullptr || !rm.machine->pages->MayAllocate()) {
+    return NV_ERR_NO_MEMORY;
+  }
   if (vidmem) {
     resource->memory = std::make_shared<DeviceMemory>(rm.machine->pages, bytes);
     resource->memory->set_gpu(gpu);

@@ -85,6 +85,7 @@ Channel::State Channel::Step(GpuServices& services, bool& worked, int64_t& budge
                            config_.copy_engine.get(),
                            config_.sm_limits};
   context.budget = budget - kStepCost;
+  services.working_for = config_.process;
   const State state = Run(context, worked);
   budget = context.budget;
   releases_ += context.releases;

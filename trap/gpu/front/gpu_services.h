@@ -139,6 +139,7 @@ struct GpuServices {
   SharedWork* shared = nullptr;
   OrderObserver* order = nullptr;
   uint64_t failures = 0;  // of channels, whose work is given up then
+  pid_t working_for = 0;  // whose channel has worked last
 };
 
 }  // namespace phantora

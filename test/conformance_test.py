@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the driver-API programs of test/tracees on one personality and driver.
 
-usage: conformance_test.py PHANTORA_RUN GPU DRIVER HOST_TIME PROGRAM...
+usage: conformance_test.py PHANTORA_RUN GPU DRIVER HOST_TIME[+checked] PROGRAM...
 """
 
 import os
@@ -27,14 +27,15 @@ TIMEOUT_SECONDS = 150
 
 
 def main():
-    phantora_run, gpu, driver, host_time = sys.argv[1:5]
+    phantora_run, gpu, driver, mode = sys.argv[1:5]
+    host_time, _, checked = mode.partition("+")
     passed = []
     for program in sys.argv[5:]:
         name = os.path.basename(program)
         command = [program, *ARGUMENTS.get(name, [])]
         if name == "init_attributes":
             command += ["--expect", EXPECTED[gpu]]
-        options = ["--host-time", host_time]
+        options = ["--host-time", host_time, *(["--check-gpu-memory"] if checked else [])]
         if name == "engine_sharing":
             options += ["--kernel-time", ENGINE_SHARING_KERNEL]
             command += ["--kernel-us", ENGINE_SHARING_KERNEL]

@@ -22,16 +22,17 @@ def phantora_test(name, src, args = [], data = [], size = "medium", tags = [], *
         **kwargs
     )
 
-def conformance_test(gpu, driver, host_time = "real"):
-    """All of test/tracees on one personality, driver version and mode of host time."""
-    suffix = "" if host_time == "real" else "_" + host_time
+def conformance_test(gpu, driver, host_time = "real", checked = False):
+    """All of test/tracees on one personality, driver version and mode of host time; `checked`: with
+    --check-gpu-memory."""
+    suffix = ("" if host_time == "real" else "_" + host_time) + ("_checked" if checked else "")
     phantora_test(
         name = "conformance_%s_%s%s_test" % (gpu.split("-")[0], driver.split(".")[0], suffix),
         src = "conformance_test.py",
         args = [
             gpu,
             driver,
-            host_time,
+            host_time + ("+checked" if checked else ""),
             "$(locations //test/tracees:all_tracees)",
         ],
         data = [

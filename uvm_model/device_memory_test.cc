@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <random>
@@ -229,7 +230,10 @@ TEST_F(DeviceMemoryTest, AgreesWithPlainMemoryUnderRandomOperations) {
   for (size_t i = 0; i < objects.size(); ++i) replace(i);
   std::vector<uint8_t> data(64 * 1024);
   EqualPages equal(store_.get(), 1);
-  for (int step = 0; step < 20'000; ++step) {
+  // More: bazel test --test_env=OPERATIONS=1000000.
+  const char* wanted = std::getenv("OPERATIONS");
+  const int operations = wanted == nullptr ? 100'000 : std::atoi(wanted);
+  for (int step = 0; step < operations; ++step) {
     AddressSpace& space = spaces[below(spaces.size())];
     const size_t to = below(objects.size()), from = below(objects.size());
     // Mostly short, often aligned.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <sstream>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -13,9 +14,11 @@
 namespace phantora {
 namespace {
 
-// The machine's state costs microseconds, a look at all processes may cost milliseconds.
+// The machine's state costs microseconds, a look at all processes may cost milliseconds for each:
+// it takes this part of a processor at most, or the second where memory is nearly used up.
 constexpr auto kAskEvery = std::chrono::milliseconds(100);
-constexpr int kAsksPerLook = 10;
+constexpr auto kLookEvery = std::chrono::seconds(1);
+constexpr int kLookShare = 50, kUrgentShare = 4;
 // With less than this left (or this part of a limit), every time.
 constexpr int64_t kNearTheEnd = int64_t{1} << 30;
 constexpr uint64_t kNearLimitShare = 4;
@@ -37,6 +40,12 @@ double GiB(uint64_t bytes) { return static_cast<double>(bytes) / (uint64_t{1} <<
 }  // namespace
 
 uint64_t OwnBytes(const Proc& proc, pid_t process) {
+  // What processes share after a fork is a part of each; Linux 5.10 and later tell.
+  std::istringstream rollup(proc.Text(process, "smaps_rollup"));
+  for (std::string line; std::getline(rollup, line);) {
+    unsigned long kib = 0;
+    if (std::sscanf(line.c_str(), "Pss_Anon: %lu", &kib) == 1) return uint64_t{kib} << 10;
+  }
   char text[128];
   unsigned long resident = 0, shared = 0;
   if (!proc.Read(process, "statm", text) ||
@@ -203,9 +212,17 @@ bool HostMemory::IsTight() const {
 void HostMemory::Run() {
   prctl(PR_SET_NAME, "phantora-memory");
   std::unique_lock lock(mutex_);
-  for (int asks = 0; !stop_; ++asks) {
+  using Clock = std::chrono::steady_clock;
+  Clock::duration took{};
+  for (Clock::time_point looked{}; !stop_;) {
     lock.unlock();
-    if (asks % kAsksPerLook == 0 || IsNearTheEnd()) Look();
+    const Clock::time_point now = Clock::now();
+    const bool is_time = now - looked >= std::max<Clock::duration>(kLookEvery, took * kLookShare);
+    if (is_time || (now - looked >= took * kUrgentShare && IsNearTheEnd())) {
+      Look();
+      looked = Clock::now();
+      took = looked - now;
+    }
     lock.lock();
     stopping_.wait_for(lock, kAskEvery, [this] { return stop_; });
   }

@@ -39,7 +39,8 @@ std::string Describe(const MemoryUse& use, const std::function<std::string(pid_t
 // In bytes, by kind.
 nlohmann::ordered_json Json(const MemoryUse& use);
 
-// Of a process, without pages that a file is behind; 0 if it is gone.
+// Of a process, without pages that a file is behind; of those that it shares with others since a
+// fork, its part. 0 if it is gone.
 uint64_t OwnBytes(const Proc& proc, pid_t process);
 
 // Guards the machine's memory, or that of the control groups around the run (ReadMemoryLeft), or a

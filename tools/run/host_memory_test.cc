@@ -44,6 +44,17 @@ class HostMemoryTest : public testing::Test {
   std::vector<pid_t> ended_;
 };
 
+TEST_F(HostMemoryTest, WhatProcessesShareCountsOnce) {
+  Process(11, 4 * kGiB);
+  EXPECT_EQ(OwnBytes(proc_, 11), 4 * kGiB);
+  proc_.SetText(11, "smaps_rollup",
+                "5581c6f5b000-7fff3a5d2000 ---p 00000000 00:00 0 [rollup]\n"
+                "Rss:             9999999 kB\nPss:             5000000 kB\n"
+                "Pss_Dirty:       1000000 kB\nPss_Anon:        2097152 kB\n");
+  EXPECT_EQ(OwnBytes(proc_, 11), 2 * kGiB);
+  EXPECT_EQ(OwnBytes(proc_, 99), 0u);
+}
+
 TEST_F(HostMemoryTest, LeavesSomeOfTheMachines) {
   HostMemory memory(Options());
   proc_.memory = {.total = 16 * kGiB, .available = 2 * kGiB};

@@ -107,9 +107,10 @@ absl::Status Session::PrepareParts() {
   if (!cluster.ok()) return cluster.status();
   cluster_ = *std::move(cluster);
   cluster_->pages().set_supply(&memory_);
-  if (plan_.share_memory) {
-    auto sharing = PageSharing::Create(
-        {.children = &children_, .is_short = [this] { return memory_.IsTight(); }});
+  if (plan_.share_memory || (options_.simulated() && options_.share_memory.value_or(true))) {
+    auto sharing = PageSharing::Create({.children = &children_,
+                                        .is_short = [this] { return memory_.IsTight(); },
+                                        .zeros_only = !plan_.share_memory});
     if (!sharing.ok()) return sharing.status();
     sharing_ = *std::move(sharing);
   }

@@ -30,6 +30,10 @@ constexpr int64_t kLookEvery = 1'000'000'000;  // ns of real time
 // With less than this part of the machine's memory left, ranks that go on would use it up before
 // their turn comes: then less is worth a look, and nobody is served meanwhile.
 constexpr uint64_t kUrgentShare = 3, kWorthWhileNow = (24 << 20) / kPageBytes;
+// If only zeros are looked for, only processes that are larger than a rank of PyTorch by itself:
+// one that has staged its weights.
+constexpr uint64_t kMuch = (uint64_t{1} << 30) / kPageBytes,
+                   kMuchMore = (uint64_t{512} << 20) / kPageBytes;
 // After one that could not be stopped, which may have kept everybody waiting for half a second.
 constexpr int64_t kTryAgain = 10'000'000'000;
 // A mapping that has less than this part of itself in memory is left alone: programs reserve
@@ -63,7 +67,7 @@ bool IsZero(const uint8_t* page) {
 struct Mapping {
   unsigned long begin = 0, end = 0;
   unsigned long anonymous_kib = 0;
-  bool eligible = false;
+  bool eligible = false, is_pool = false;
 
   bool is_worth_while() const {
     return anonymous_kib * 1024 >= kShortestZeros * kPageBytes &&
@@ -80,8 +84,8 @@ struct Mapping {
     const bool is_heap = strcmp(name, "[heap]") == 0;
     const bool is_large = mapping.end - mapping.begin >= kSmallestMapping;
     const bool is_anonymous = inode == 0 && (fields == 4 || is_heap) && is_large;
-    const bool is_pool = strstr(name, PagePool::kName) != nullptr;
-    mapping.eligible = strcmp(access, "rw-p") == 0 && (is_anonymous || is_pool);
+    mapping.is_pool = strstr(name, PagePool::kName) != nullptr;
+    mapping.eligible = strcmp(access, "rw-p") == 0 && (is_anonymous || mapping.is_pool);
     return true;
   }
 };
@@ -126,11 +130,14 @@ bool PageSharing::Wants(pid_t id, bool urgent) {
   process.next_look_ns = now + kLookEvery;
   const uint64_t own = AnonymousPages(*options_.proc, id);
   const uint64_t got = own - std::min(own, process.own);
+  if (options_.zeros_only) {
+    return own >= kMuch && got >= (urgent ? kWorthWhile : kMuchMore);
+  }
   const uint64_t least = urgent ? kWorthWhileNow : kWorthWhile;
   return got + pool_->given(id) >= std::max(least, process.own / kWorthWhileShare);
 }
 
-void PageSharing::FindRunsIn(pid_t process, int pagemap, uint64_t begin, uint64_t end,
+void PageSharing::FindRunsIn(pid_t process, int pagemap, const Range& range, bool of_pool,
                              std::vector<Run>& runs) {
   const RemoteMemory memory(process);
   Run run;
@@ -140,8 +147,8 @@ void PageSharing::FindRunsIn(pid_t process, int pagemap, uint64_t begin, uint64_
   };
   std::vector<uint8_t>& bytes = bytes_;
   std::array<uint64_t, kBatch> present;
-  for (uint64_t at = begin; at < end; at += kBatch * kPageBytes) {
-    const uint64_t count = std::min(kBatch, (end - at) / kPageBytes);
+  for (uint64_t at = range.begin; at < range.end; at += kBatch * kPageBytes) {
+    const uint64_t count = std::min(kBatch, (range.end - at) / kPageBytes);
     const auto wanted = static_cast<ssize_t>(count * sizeof(uint64_t));
     if (pread(pagemap, present.data(), static_cast<size_t>(wanted),
               static_cast<off_t>(at / kPageBytes * sizeof(uint64_t))) != wanted) {
@@ -166,8 +173,10 @@ void PageSharing::FindRunsIn(pid_t process, int pagemap, uint64_t begin, uint64_
         const int64_t next = run.number + static_cast<int64_t>(run.pages);
         if (IsZero(content)) {
           if (run.pages == 0 || run.number != kZeros) finish();
-          if (run.pages == 0) run = {at + page * kPageBytes, 0, kZeros};
+          if (run.pages == 0) run = {at + page * kPageBytes, 0, kZeros, of_pool};
           ++run.pages;
+        } else if (options_.zeros_only) {
+          finish();
         } else if (run.pages > 0 && run.number != kZeros &&
                    pool_->Equals(static_cast<uint32_t>(next), content)) {
           ++run.pages;
@@ -175,7 +184,7 @@ void PageSharing::FindRunsIn(pid_t process, int pagemap, uint64_t begin, uint64_
           const bool follows = run.pages > 0 && run.number != kZeros && next == *number;
           if (!follows) {
             finish();
-            run = {at + page * kPageBytes, 0, *number};
+            run = {at + page * kPageBytes, 0, *number, of_pool};
           }
           ++run.pages;
         } else {
@@ -208,7 +217,7 @@ bool PageSharing::FindRuns(pid_t process, std::vector<Run>& runs) {
     }
   }
   for (const Mapping& each : eligible) {
-    FindRunsIn(process, pagemap.get(), each.begin, each.end, runs);
+    FindRunsIn(process, pagemap.get(), {each.begin, each.end}, each.is_pool, runs);
   }
   const size_t most = mappings < kMostMappings ? (kMostMappings - mappings) / 2 : 0;
   if (runs.size() > most) {
@@ -217,6 +226,23 @@ bool PageSharing::FindRuns(pid_t process, std::vector<Run>& runs) {
     runs.resize(most);
   }
   return true;
+}
+
+std::optional<int64_t> PageSharing::MapFromPool(StoppedProcess& stopped, const Run& run,
+                                                uint64_t file) {
+  return stopped.Call(
+      SYS_mmap, {run.address, run.pages * kPageBytes, PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_FIXED, file, static_cast<uint64_t>(run.number) * kPageBytes});
+}
+
+std::optional<int64_t> PageSharing::GiveBack(StoppedProcess& stopped, const Run& run) {
+  const uint64_t bytes = run.pages * kPageBytes;
+  // The mapping stays as it is, unless the file's bytes would be there.
+  if (!run.of_pool) {
+    return stopped.Call(SYS_madvise, {run.address, bytes, MADV_DONTNEED, 0, 0, 0});
+  }
+  return stopped.Call(SYS_mmap, {run.address, bytes, PROT_READ | PROT_WRITE,
+                                 MAP_PRIVATE | MAP_FIXED | MAP_ANONYMOUS, ~uint64_t{0}, 0});
 }
 
 bool PageSharing::Share(pid_t id, uint64_t call, NotifyListener& listener,
@@ -232,28 +258,27 @@ bool PageSharing::Share(pid_t id, uint64_t call, NotifyListener& listener,
   }
   ++looks_;
   pool_->TakeGiven(id);
-  const auto descriptor = listener.AddDescriptor(call, pool_->file());
-  if (!descriptor.ok()) return false;
-  const auto file = static_cast<uint64_t>(*descriptor);
+  uint64_t file = ~uint64_t{0};
+  if (!options_.zeros_only) {
+    const auto descriptor = listener.AddDescriptor(call, pool_->file());
+    if (!descriptor.ok()) return false;
+    file = static_cast<uint64_t>(*descriptor);
+  }
   Process& process = processes_[id];
   bool done = true;
   for (const Run& run : runs) {
     const bool zeros = run.number == kZeros;
-    const uint64_t flags = MAP_PRIVATE | MAP_FIXED | (zeros ? MAP_ANONYMOUS : 0);
-    const uint64_t offset = zeros ? 0 : static_cast<uint64_t>(run.number) * kPageBytes;
-    const auto result =
-        stopped->Call(SYS_mmap, {run.address, run.pages * kPageBytes, PROT_READ | PROT_WRITE, flags,
-                                 zeros ? ~uint64_t{0} : file, offset});
+    const auto result = zeros ? GiveBack(*stopped, run) : MapFromPool(*stopped, run, file);
     // Without memory for the mapping, it stays what it was.
-    if (!result || *result != static_cast<int64_t>(run.address)) {
+    if (!result || *result != (zeros && !run.of_pool ? 0 : static_cast<int64_t>(run.address))) {
       done = false;
       break;
     }
-    any_ = true;
+    any_ |= !zeros;
     (zeros ? zeros_ : shared_) += run.pages;
     process.shared += run.pages;
   }
-  stopped->Call(SYS_close, {file, 0, 0, 0, 0, 0});
+  if (!options_.zeros_only) stopped->Call(SYS_close, {file, 0, 0, 0, 0, 0});
   ReadShared(id, process);
   process.own = AnonymousPages(*options_.proc, id);
   return done;

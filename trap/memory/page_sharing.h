@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,9 @@ class PageSharing {
     const RealClock* clock = &RealClock::Host();
     // Is what the run may take nearly used up? Beside the machine's own memory; may be empty.
     std::function<bool()> is_short = nullptr;
+    // Pages of zeros are given back, nothing is shared: that takes no other settings of the
+    // process, and none of its calls need be served.
+    bool zeros_only = false;
   };
   // Errors: see PagePool::Create().
   static absl::StatusOr<std::unique_ptr<PageSharing>> Create(const Options& options);
@@ -81,14 +85,18 @@ class PageSharing {
   struct Run {
     uint64_t address = 0;
     uint64_t pages = 0;
-    int64_t number = 0;  // in the pool; kZeros
+    int64_t number = 0;    // in the pool; kZeros
+    bool of_pool = false;  // what lies there was mapped from the pool
   };
   static constexpr int64_t kZeros = -1;
 
   explicit PageSharing(const Options& options) : options_(options), stopper_(options.children) {}
   // What can be shared; appends to `runs`. False if memory cannot be read.
   bool FindRuns(pid_t process, std::vector<Run>& runs);
-  void FindRunsIn(pid_t process, int pagemap, uint64_t begin, uint64_t end, std::vector<Run>& runs);
+  void FindRunsIn(pid_t process, int pagemap, const Range& range, bool of_pool,
+                  std::vector<Run>& runs);
+  static std::optional<int64_t> MapFromPool(StoppedProcess& stopped, const Run& run, uint64_t file);
+  static std::optional<int64_t> GiveBack(StoppedProcess& stopped, const Run& run);
   // Does a part of the process's memory between these addresses come from the pool?
   bool Shares(pid_t id, uint64_t begin, uint64_t end);
   static bool MayShare(const Process& process, uint64_t begin, uint64_t end);

@@ -167,6 +167,28 @@ TEST_F(PageSharingTest, EqualPagesBecomeOneAndKeepTheirBytes) {
   EXPECT_NE(sharing_->Describe(), "");
 }
 
+TEST_F(PageSharingTest, ZerosAloneCanBeGivenBack) {
+  auto made = PageSharing::Create({.children = &children_, .zeros_only = true});
+  ASSERT_TRUE(made.ok());
+  sharing_ = *std::move(made);
+  Child one('1'), two('2');
+  const std::string mapping = one.Mapping();
+  for (int look = 0; look < 2; ++look) {
+    ASSERT_TRUE(Share(one));
+    ASSERT_TRUE(Share(two));
+  }
+  for (Child* child : {&one, &two}) {
+    EXPECT_TRUE(child->Ask('c'));
+    EXPECT_LT(child->Private(), kBytes / 1024 * 7 / 10);
+    EXPECT_GT(child->Private(), kBytes / 1024 * 6 / 10);
+  }
+  EXPECT_EQ(one.Mapping(), mapping);
+  EXPECT_EQ(sharing_->PoolBytes(), 0u);
+  // Nothing of it can be noticed.
+  EXPECT_EQ(Serve(one.pid(), SYS_madvise, {one.memory(), kBytes, MADV_DONTNEED}),
+            FakeListener::Continue());
+}
+
 TEST_F(PageSharingTest, WhatOneWritesTheOthersDoNotSee) {
   Child one('1'), two('2');
   ASSERT_TRUE(Share(one));
@@ -258,6 +280,33 @@ TEST_F(PageSharingTimesTest, AnUrgentLookIsWorthLess) {
   SetPages(8000);  // 31 MiB
   EXPECT_FALSE(sharing_->Wants(7, false));
   EXPECT_TRUE(sharing_->Wants(7, true));
+}
+
+TEST_F(PageSharingTimesTest, ForZerosAloneOnlyLargeProcessesAreLookedAt) {
+  auto made = PageSharing::Create(
+      {.children = &children_, .proc = &proc_, .clock = &clock_, .zeros_only = true});
+  ASSERT_TRUE(made.ok());
+  sharing_ = *std::move(made);
+  SetPages(250'000);  // a bit less than 1 GiB
+  EXPECT_FALSE(sharing_->Wants(7, false));
+  EXPECT_FALSE(sharing_->Wants(7, true));
+  clock_.Pass(2 * kSecond);
+  SetPages(300'000);
+  EXPECT_TRUE(sharing_->Wants(7, false));
+}
+
+TEST_F(PageSharingTimesTest, ALimitIsAsUrgentAsTheMachine) {
+  EXPECT_FALSE(sharing_->IsUrgent());
+  bool is_short = false;
+  auto made = PageSharing::Create(
+      {.children = &children_, .proc = &proc_, .clock = &clock_, .is_short = [&is_short] {
+         return is_short;
+       }});
+  ASSERT_TRUE(made.ok());
+  sharing_ = *std::move(made);
+  EXPECT_FALSE(sharing_->IsUrgent());
+  is_short = true;
+  EXPECT_TRUE(sharing_->IsUrgent());
 }
 
 TEST_F(PageSharingTimesTest, AProcessThatCannotBeReadIsLeftAlone) {

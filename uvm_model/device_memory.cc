@@ -96,6 +96,12 @@ bool DeviceMemory::WriteIn(uint64_t number, uint64_t into, const uint8_t* data, 
     Set(number, PageStore::kZeros);
     return true;
   }
+  // The same again leaves what is shared as it is.
+  const PageStore::Page old = PageAt(number);
+  if (old != PageStore::kZeros && store_->is_shared(old) &&
+      std::memcmp(store_->At(old) + into, data, length) == 0) {
+    return true;
+  }
   uint8_t* bytes = Own(number, !whole);
   if (bytes == nullptr) return false;
   std::memmove(bytes + into, data, length);  // a copy whose ranges overlap may come from here

@@ -39,6 +39,7 @@ std::shared_ptr<MemoryObject> Plain(uint64_t bytes) {
 
 template <auto kMake>
 void WriteFreshGiB(benchmark::State& state) {
+  Random();
   for (auto _ : state) {
     auto memory = kMake(kGiB);
     memory->Write(0, Random().data(), kGiB);

@@ -176,7 +176,8 @@ TEST_F(DeviceMemoryTest, WithoutMemoryAWriteFails) {
   const auto bytes = Bytes(4 * kMiB);
   EXPECT_FALSE(memory.Write(0, bytes.data(), bytes.size()));
   EXPECT_TRUE(copy.CopyFrom(memory, 0, 0, 8 * kMiB));  // takes none
-  EXPECT_FALSE(copy.Write(0, bytes.data(), 1));
+  const uint8_t other = static_cast<uint8_t>(bytes[0] + 1);
+  EXPECT_FALSE(copy.Write(0, &other, 1));
   EXPECT_TRUE(memory.Zero(0, 8 * kMiB));
   EXPECT_TRUE(copy.Zero(0, 8 * kMiB));
   EXPECT_EQ(store->used(), 0u);

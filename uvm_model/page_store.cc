@@ -11,6 +11,9 @@ namespace phantora {
 namespace {
 
 constexpr uint64_t kBlockBytes = uint64_t{2} << 20;
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23  // asm-generic/mman-common.h
+#endif
 // Asked for at a time.
 constexpr uint64_t kGrantBlocks = 16;
 
@@ -69,7 +72,6 @@ bool PageStore::Hold(uint32_t block) {
   }
   uint8_t* at = At(block * kBlockPages);
   if (mprotect(at, kBlockBytes, PROT_READ | PROT_WRITE) != 0) return false;
-  madvise(at, kBlockBytes, MADV_HUGEPAGE);  // where the kernel has them; else pages are small
   of.held = true;
   ++held_blocks_;
   return true;
@@ -80,12 +82,18 @@ PageStore::Page PageStore::NewIn(uint32_t block) {
   for (size_t word = 0; word < of.taken.size(); ++word) {
     if (of.taken[word] == ~uint64_t{0}) continue;
     const int bit = std::countr_one(of.taken[word]);
+    const Page page =
+        block * kBlockPages + static_cast<uint32_t>(word) * 64 + static_cast<uint32_t>(bit);
+    if ((of.touched >> word & 1) == 0) {
+      // All 64 at once, which costs half of one fault after the other. An older kernel than Linux
+      // 5.14 refuses, and faults.
+      madvise(At(page / 64 * 64), 64 * kPageBytes, MADV_POPULATE_WRITE);
+      of.touched = static_cast<uint8_t>(of.touched | 1u << word);
+    }
     of.taken[word] |= uint64_t{1} << bit;
     ++of.used;
     ++used_;
     ++references_total_;
-    const Page page =
-        block * kBlockPages + static_cast<uint32_t>(word) * 64 + static_cast<uint32_t>(bit);
     references_[page] = 1;
     ++made_;
     peak_used_ = std::max(peak_used_, used_);
@@ -189,6 +197,7 @@ void PageStore::Emptied(uint32_t block) {
   }
   madvise(At(block * kBlockPages), kBlockBytes, MADV_DONTNEED);
   of.held = false;
+  of.touched = 0;
   --held_blocks_;
   // What was given back, others may have taken.
   granted_blocks_ = std::min(granted_blocks_, held_blocks_ + kGrantBlocks);

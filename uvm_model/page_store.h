@@ -19,6 +19,8 @@ class HostSupply {
   virtual bool Take(uint64_t bytes) = 0;
   // May memory be allocated still, of which nothing is taken yet?
   virtual bool MayAllocate() = 0;
+  // Is so much taken that it is worth some time to take less?
+  virtual bool IsTight() const = 0;
   // A page was needed, and there is none.
   virtual void UsedUp() = 0;
 };
@@ -26,8 +28,9 @@ class HostSupply {
 // Pages of 4 KiB, known by number and counted by the places that refer to them: a page that one
 // place has may be written, a page of several may not. Zeros are not a page but number 0.
 //
-// Pages come out of blocks of 2 MiB, so that those of a large copy lie together (and the kernel
-// can back them by one huge page); a block of which nobody has anything goes back to the kernel.
+// Pages come out of blocks of 2 MiB, so that those of a large copy lie together; a block of which
+// nobody has anything goes back to the kernel. (Huge pages are not asked for: where memory is
+// fragmented the kernel moves other pages for them, which takes ten times as long as it saves.)
 // Not thread-safe.
 class PageStore {
  public:
@@ -47,6 +50,8 @@ class PageStore {
   // Without one, or before, memory is taken as the kernel gives it. `supply` must outlive this.
   void set_supply(HostSupply* supply) { supply_ = supply; }
   bool MayAllocate() const { return supply_ == nullptr || supply_->MayAllocate(); }
+
+  bool IsTight() const { return supply_ != nullptr && supply_->IsTight(); }
 
   // A page of one place. What is in it is anything: its taker writes all of it. kNone beyond the
   // capacity, or when the supply or the kernel gives no memory.
@@ -99,6 +104,7 @@ class PageStore {
   struct Block {
     std::array<uint64_t, kBlockPages / 64> taken = {};  // a bit each
     uint32_t used = 0;
+    uint8_t touched = 0;  // a bit for 64 pages: the kernel has given memory for them
     bool held = false;    // the kernel may have given memory for it
     bool listed = false;  // in partial_
   };

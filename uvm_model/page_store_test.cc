@@ -77,6 +77,7 @@ struct CountedSupply : HostSupply {
     return true;
   }
   bool MayAllocate() override { return left > 0; }
+  bool IsTight() const override { return left < 32 * kBlock; }
   void UsedUp() override { ++used_up; }
   uint64_t left = 64 * kBlock;
   int used_up = 0;
@@ -92,6 +93,7 @@ TEST(PageStoreTest, TakesNoMoreThanItsSupplyGives) {
   EXPECT_EQ(pages.size(), 64 * kBlock / PageStore::kPageBytes);
   EXPECT_EQ(supply.used_up, 1);
   EXPECT_FALSE(store.MayAllocate());
+  EXPECT_TRUE(store.IsTight());
   // What it has it may use again, but asks anew for what it has given back.
   const size_t quarter = pages.size() / 4;
   for (size_t i = 0; i < quarter; ++i) store.Release(pages[i]);

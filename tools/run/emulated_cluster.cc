@@ -26,8 +26,9 @@ namespace {
 
 // If the kernel does not say how much there is.
 constexpr uint64_t kLeastMemory = uint64_t{16} << 30;
-// Looked at with the machine's lock held: half a millisecond.
-constexpr uint64_t kPagesPerRound = 512;
+// Pages that are looked at with the machine's lock held: a tenth of a processor, or most of one.
+const VirtualSpan kLookEvery = VirtualSpan::Microseconds(2000);
+constexpr uint64_t kPagesPerLook = 256, kPagesWhenTight = 2048;
 
 // Like a miscellaneous device of the kernel, with a number that it gives to none.
 constexpr unsigned kMiscMajor = 10, kNcclMinor = 1048000;
@@ -127,7 +128,7 @@ EmulatedCluster::EmulatedCluster(const Options& options, Parts parts)
       trace_(options.outputs->trace.get()),
       scheduler_(&machine_lock_, &services_,
                  [this] {
-                   equal_pages_.Step(kPagesPerRound);
+                   LookForEqualPages();
                    return events_.Drain();
                  }),
       library_({options.plan->profile.sm_architecture(), KernelCache(),
@@ -214,6 +215,13 @@ void EmulatedCluster::MakeHost(int number) {
   inet_pton(AF_INET, plan.job->addresses[static_cast<size_t>(number)].c_str(), &view.address);
   view.cores = plan.cluster.host.cores;
   view.memory_bytes = static_cast<uint64_t>(plan.cluster.host.memory_gib) << 30;
+}
+
+void EmulatedCluster::LookForEqualPages() {
+  const VirtualTime now = time_.Now();
+  if (now < next_look_) return;
+  next_look_ = now + kLookEvery;
+  equal_pages_.Step(pages_->IsTight() ? kPagesWhenTight : kPagesPerLook);
 }
 
 void EmulatedCluster::AddMemory(MemoryUse* use) {

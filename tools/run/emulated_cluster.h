@@ -89,6 +89,7 @@ class EmulatedCluster {
   const std::vector<std::unique_ptr<EmulatedHost>>& hosts() const { return hosts_; }
 
  private:
+  void LookForEqualPages();
   struct Parts;  // that may be missing or wrong
   EmulatedCluster(const Options& options, Parts parts);
 
@@ -102,6 +103,7 @@ class EmulatedCluster {
   QuietSuccesses quiet_;
   const std::shared_ptr<PageStore> pages_;
   EqualPages equal_pages_{pages_.get()};
+  VirtualTime next_look_;  // of the real clock
   RealTimeSource time_;
   OsEvents events_;
   const InternalKernels internal_kernels_;

@@ -19,6 +19,8 @@ namespace {
 constexpr auto kAskEvery = std::chrono::milliseconds(100);
 constexpr auto kLookEvery = std::chrono::seconds(1);
 constexpr int kLookShare = 50, kUrgentShare = 4;
+// With less than this part left it is worth some time to take less.
+constexpr uint64_t kTightShare = 3;
 // With less than this left (or this part of a limit), every time.
 constexpr int64_t kNearTheEnd = int64_t{1} << 30;
 constexpr uint64_t kNearLimitShare = 4;
@@ -34,6 +36,9 @@ constexpr int64_t kForAllocations = int64_t{128} << 20;
 uint64_t ReserveOf(uint64_t total) {
   return std::clamp(total / kReserveShare, std::min(kLeastReserve, total / 4), kMostReserve);
 }
+
+// Programs allocate often, and asking costs as much as an allocation.
+constexpr int64_t kAskForAllocations = 5'000'000;  // ns
 
 double GiB(uint64_t bytes) { return static_cast<double>(bytes) / (uint64_t{1} << 30); }
 
@@ -106,7 +111,13 @@ bool HostMemory::Take(uint64_t bytes) {
 }
 
 bool HostMemory::MayAllocate() {
-  if (options_.out_of_memory == OutOfMemory::kKill || Left() >= kForAllocations) return true;
+  if (options_.out_of_memory == OutOfMemory::kKill) return true;
+  const int64_t now = options_.clock->Monotonic();
+  if (now < may_allocate_until_ns_) return true;
+  if (Left() >= kForAllocations) {
+    may_allocate_until_ns_ = now + kAskForAllocations;
+    return true;
+  }
   {
     const std::lock_guard lock(mutex_);
     if (std::exchange(warned_, true)) return false;
@@ -157,6 +168,8 @@ void HostMemory::Look() {
     if (use.total() > peak_.total()) peak_ = use;
   }
   const Proc::Memory machine = options_.proc->MachineMemory();
+  is_tight_ = machine.available < machine.total / kTightShare ||
+              (options_.limit != 0 && use.total() > options_.limit - options_.limit / kTightShare);
   const bool short_of_machine =
       machine.total != 0 && machine.available < ReserveOf(machine.total) / 2;
   const bool over_limit = options_.limit != 0 && use.total() > options_.limit;
@@ -202,11 +215,6 @@ bool HostMemory::IsNearTheEnd() {
           ? kNearTheEnd
           : std::min(kNearTheEnd, static_cast<int64_t>(options_.limit / kNearLimitShare));
   return Left() < near;
-}
-
-bool HostMemory::IsTight() const {
-  const std::lock_guard lock(mutex_);
-  return options_.limit != 0 && last_.total() + granted_ > options_.limit / 3 * 2;
 }
 
 void HostMemory::Run() {

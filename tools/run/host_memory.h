@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
@@ -15,6 +16,7 @@
 
 #include "tools/run/out_of_memory.h"
 #include "trap/linux/proc.h"
+#include "trap/linux/real_clock.h"
 #include "uvm_model/page_store.h"
 
 namespace phantora {
@@ -63,12 +65,14 @@ class HostMemory : public HostSupply {
     std::function<void(pid_t)> end;                 // kills it
     std::function<std::vector<pid_t>()> processes;  // of the run
     const Proc* proc = &Proc::Host();
+    const RealClock* clock = &RealClock::Host();
   };
   explicit HostMemory(Options options);
   ~HostMemory() override { Stop(); }
 
   bool Take(uint64_t bytes) override;
   bool MayAllocate() override;
+  bool IsTight() const override { return is_tight_; }  // by any thread
   void UsedUp() override;
 
   void Start();
@@ -77,8 +81,6 @@ class HostMemory : public HostSupply {
   void Look();
   // Is a look worth while before its time?
   bool IsNearTheEnd();
-  // Is most of the limit, if there is one, taken?
-  bool IsTight() const;
 
   // The most that was seen at a time, and the last; by any thread.
   MemoryUse peak() const;
@@ -98,10 +100,12 @@ class HostMemory : public HostSupply {
   mutable std::mutex mutex_;
   std::condition_variable stopping_;
   bool stop_ = false;
+  std::atomic<bool> is_tight_{false};
   MemoryUse last_, peak_;
-  uint64_t granted_ = 0;  // since last_ was seen
-  bool warned_ = false;   // of allocations that fail
-  pid_t ended_ = 0;       // the last that was, so that it is not ended twice
+  uint64_t granted_ = 0;               // since last_ was seen
+  int64_t may_allocate_until_ns_ = 0;  // of the real clock; machine's lock
+  bool warned_ = false;                // of allocations that fail
+  pid_t ended_ = 0;                    // the last that was, so that it is not ended twice
   std::thread thread_;
 };
 

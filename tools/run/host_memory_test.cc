@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "trap/linux/fake_proc.h"
+#include "trap/linux/fake_real_clock.h"
 
 namespace phantora {
 namespace {
@@ -31,7 +32,8 @@ class HostMemoryTest : public testing::Test {
                 [] {
                   return std::vector<pid_t>{11, 12, 13};
                 },
-            .proc = &proc_};
+            .proc = &proc_,
+            .clock = &clock_};
   }
   void Process(pid_t process, uint64_t own) {
     proc_.SetFile(process, process, "statm",
@@ -39,6 +41,7 @@ class HostMemoryTest : public testing::Test {
   }
 
   FakeProc proc_;
+  FakeRealClock clock_;
   uint64_t gpus_ = 0;
   std::vector<std::string> errors_, warnings_;
   std::vector<pid_t> ended_;
@@ -63,6 +66,8 @@ TEST_F(HostMemoryTest, LeavesSomeOfTheMachines) {
   EXPECT_TRUE(memory.MayAllocate());
   proc_.memory.available = 550 * kMiB;
   EXPECT_TRUE(warnings_.empty());
+  EXPECT_TRUE(memory.MayAllocate());  // it was asked a moment ago
+  clock_.Pass(10'000'000);
   EXPECT_FALSE(memory.MayAllocate());
   EXPECT_FALSE(memory.MayAllocate());
   ASSERT_EQ(warnings_.size(), 1u);

@@ -67,8 +67,9 @@ std::string Describe(const MemoryUse& use, const std::function<std::string(pid_t
     absl::StrAppend(&text, absl::StrFormat(" (the largest, %s, %.1f)", name(use.largest_process),
                                            GiB(use.largest)));
   }
-  if (use.shared > 0)
+  if (use.shared > 0) {
     absl::StrAppend(&text, absl::StrFormat(", shared by them %.1f", GiB(use.shared)));
+  }
   absl::StrAppend(
       &text, absl::StrFormat(", GPUs' memory %.1f (of %.1f allocated, %.1f are not zeros)",
                              GiB(use.gpu_pages), GiB(use.gpu_allocated), GiB(use.gpu_unshared)));

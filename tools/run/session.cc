@@ -1,9 +1,11 @@
 #include "tools/run/session.h"
 
 #include <signal.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <utility>
@@ -16,6 +18,7 @@
 #include "trap/linux/filter_policy.h"
 #include "trap/linux/kernel_features.h"
 #include "trap/linux/process_tree.h"
+#include "trap/linux/unique_fd.h"
 #include "trap/log.h"
 
 namespace phantora {
@@ -111,8 +114,14 @@ absl::Status Session::PrepareParts() {
     auto sharing = PageSharing::Create({.children = &children_,
                                         .is_short = [this] { return memory_.IsTight(); },
                                         .zeros_only = !plan_.share_memory});
-    if (!sharing.ok()) return sharing.status();
-    sharing_ = *std::move(sharing);
+    if (sharing.ok()) {
+      sharing_ = *std::move(sharing);
+    } else if (plan_.share_memory) {
+      return sharing.status();
+    } else {
+      LogInfo(absl::StrCat("zeros in the memory of processes are not given back: ",
+                           std::string(sharing.status().message())));
+    }
   }
   auto supervisor = Supervisor::Create(ServeOptions());
   if (!supervisor.ok()) {
@@ -124,6 +133,18 @@ absl::Status Session::PrepareParts() {
   supervisor_ = *std::move(supervisor);
   return absl::OkStatus();
 }
+
+namespace {
+
+// Whoever else may have its number by now is none of the run's.
+void KillDescendant(pid_t process) {
+  const UniqueFd descriptor(static_cast<int>(syscall(SYS_pidfd_open, process, 0)));
+  const std::vector<pid_t> ours = Descendants();
+  if (!descriptor.valid() || std::find(ours.begin(), ours.end(), process) == ours.end()) return;
+  syscall(SYS_pidfd_send_signal, descriptor.get(), SIGKILL, nullptr, 0);
+}
+
+}  // namespace
 
 HostMemory::Options Session::MemoryOptions() {
   return {.limit = options_.memory_limit,
@@ -141,7 +162,7 @@ HostMemory::Options Session::MemoryOptions() {
               },
           .error = [](const std::string& what) { LogError(what); },
           .warn = [](const std::string& what) { LogWarning(what); },
-          .end = [](pid_t process) { kill(process, SIGKILL); },
+          .end = [](pid_t process) { KillDescendant(process); },
           .processes = [] { return Descendants(); }};
 }
 

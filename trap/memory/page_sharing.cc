@@ -67,7 +67,7 @@ bool IsZero(const uint8_t* page) {
 struct Mapping {
   unsigned long begin = 0, end = 0;
   unsigned long anonymous_kib = 0;
-  bool eligible = false, is_pool = false;
+  bool eligible = false;
 
   bool is_worth_while() const {
     return anonymous_kib * 1024 >= kShortestZeros * kPageBytes &&
@@ -84,8 +84,8 @@ struct Mapping {
     const bool is_heap = strcmp(name, "[heap]") == 0;
     const bool is_large = mapping.end - mapping.begin >= kSmallestMapping;
     const bool is_anonymous = inode == 0 && (fields == 4 || is_heap) && is_large;
-    mapping.is_pool = strstr(name, PagePool::kName) != nullptr;
-    mapping.eligible = strcmp(access, "rw-p") == 0 && (is_anonymous || mapping.is_pool);
+    const bool is_pool = strstr(name, PagePool::kName) != nullptr;
+    mapping.eligible = strcmp(access, "rw-p") == 0 && (is_anonymous || is_pool);
     return true;
   }
 };
@@ -137,7 +137,7 @@ bool PageSharing::Wants(pid_t id, bool urgent) {
   return got + pool_->given(id) >= std::max(least, process.own / kWorthWhileShare);
 }
 
-void PageSharing::FindRunsIn(pid_t process, int pagemap, const Range& range, bool of_pool,
+void PageSharing::FindRunsIn(pid_t process, int pagemap, const Range& range,
                              std::vector<Run>& runs) {
   const RemoteMemory memory(process);
   Run run;
@@ -173,7 +173,7 @@ void PageSharing::FindRunsIn(pid_t process, int pagemap, const Range& range, boo
         const int64_t next = run.number + static_cast<int64_t>(run.pages);
         if (IsZero(content)) {
           if (run.pages == 0 || run.number != kZeros) finish();
-          if (run.pages == 0) run = {at + page * kPageBytes, 0, kZeros, of_pool};
+          if (run.pages == 0) run = {at + page * kPageBytes, 0, kZeros};
           ++run.pages;
         } else if (options_.zeros_only) {
           finish();
@@ -184,7 +184,7 @@ void PageSharing::FindRunsIn(pid_t process, int pagemap, const Range& range, boo
           const bool follows = run.pages > 0 && run.number != kZeros && next == *number;
           if (!follows) {
             finish();
-            run = {at + page * kPageBytes, 0, *number, of_pool};
+            run = {at + page * kPageBytes, 0, *number};
           }
           ++run.pages;
         } else {
@@ -217,7 +217,7 @@ bool PageSharing::FindRuns(pid_t process, std::vector<Run>& runs) {
     }
   }
   for (const Mapping& each : eligible) {
-    FindRunsIn(process, pagemap.get(), {each.begin, each.end}, each.is_pool, runs);
+    FindRunsIn(process, pagemap.get(), {each.begin, each.end}, runs);
   }
   const size_t most = mappings < kMostMappings ? (kMostMappings - mappings) / 2 : 0;
   if (runs.size() > most) {
@@ -228,21 +228,19 @@ bool PageSharing::FindRuns(pid_t process, std::vector<Run>& runs) {
   return true;
 }
 
-std::optional<int64_t> PageSharing::MapFromPool(StoppedProcess& stopped, const Run& run,
-                                                uint64_t file) {
-  return stopped.Call(
-      SYS_mmap, {run.address, run.pages * kPageBytes, PROT_READ | PROT_WRITE,
-                 MAP_PRIVATE | MAP_FIXED, file, static_cast<uint64_t>(run.number) * kPageBytes});
-}
-
-std::optional<int64_t> PageSharing::GiveBack(StoppedProcess& stopped, const Run& run) {
+bool PageSharing::Place(StoppedProcess& stopped, const Run& run, uint64_t file) const {
   const uint64_t bytes = run.pages * kPageBytes;
-  // The mapping stays as it is, unless the file's bytes would be there.
-  if (!run.of_pool) {
-    return stopped.Call(SYS_madvise, {run.address, bytes, MADV_DONTNEED, 0, 0, 0});
+  if (options_.zeros_only) {
+    // The mapping stays as it is. Not where memory is shared: there the file's bytes would come
+    // back, and the call is a trapped one, which nobody would serve.
+    return stopped.Call(SYS_madvise, {run.address, bytes, MADV_DONTNEED, 0, 0, 0}) == 0;
   }
-  return stopped.Call(SYS_mmap, {run.address, bytes, PROT_READ | PROT_WRITE,
-                                 MAP_PRIVATE | MAP_FIXED | MAP_ANONYMOUS, ~uint64_t{0}, 0});
+  const bool zeros = run.number == kZeros;
+  const uint64_t flags = MAP_PRIVATE | MAP_FIXED | (zeros ? MAP_ANONYMOUS : 0);
+  const uint64_t offset = zeros ? 0 : static_cast<uint64_t>(run.number) * kPageBytes;
+  return stopped.Call(SYS_mmap, {run.address, bytes, PROT_READ | PROT_WRITE, flags,
+                                 zeros ? ~uint64_t{0} : file, offset}) ==
+         static_cast<int64_t>(run.address);
 }
 
 bool PageSharing::Share(pid_t id, uint64_t call, NotifyListener& listener,
@@ -267,13 +265,12 @@ bool PageSharing::Share(pid_t id, uint64_t call, NotifyListener& listener,
   Process& process = processes_[id];
   bool done = true;
   for (const Run& run : runs) {
-    const bool zeros = run.number == kZeros;
-    const auto result = zeros ? GiveBack(*stopped, run) : MapFromPool(*stopped, run, file);
     // Without memory for the mapping, it stays what it was.
-    if (!result || *result != (zeros && !run.of_pool ? 0 : static_cast<int64_t>(run.address))) {
+    if (!Place(*stopped, run, file)) {
       done = false;
       break;
     }
+    const bool zeros = run.number == kZeros;
     any_ |= !zeros;
     (zeros ? zeros_ : shared_) += run.pages;
     process.shared += run.pages;

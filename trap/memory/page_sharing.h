@@ -85,18 +85,15 @@ class PageSharing {
   struct Run {
     uint64_t address = 0;
     uint64_t pages = 0;
-    int64_t number = 0;    // in the pool; kZeros
-    bool of_pool = false;  // what lies there was mapped from the pool
+    int64_t number = 0;  // in the pool; kZeros
   };
   static constexpr int64_t kZeros = -1;
 
   explicit PageSharing(const Options& options) : options_(options), stopper_(options.children) {}
   // What can be shared; appends to `runs`. False if memory cannot be read.
   bool FindRuns(pid_t process, std::vector<Run>& runs);
-  void FindRunsIn(pid_t process, int pagemap, const Range& range, bool of_pool,
-                  std::vector<Run>& runs);
-  static std::optional<int64_t> MapFromPool(StoppedProcess& stopped, const Run& run, uint64_t file);
-  static std::optional<int64_t> GiveBack(StoppedProcess& stopped, const Run& run);
+  void FindRunsIn(pid_t process, int pagemap, const Range& range, std::vector<Run>& runs);
+  bool Place(StoppedProcess& stopped, const Run& run, uint64_t file) const;
   // Does a part of the process's memory between these addresses come from the pool?
   bool Shares(pid_t id, uint64_t begin, uint64_t end);
   static bool MayShare(const Process& process, uint64_t begin, uint64_t end);

@@ -246,7 +246,7 @@ class StatusLineTest(unittest.TestCase):
     def test_it_tells_the_time_and_leaves_no_trace(self):
         shown = self.shown("--host-time", "measured")
         self.assertRegex(shown, r"\x1b7\x1b\[\d+G +\d+\.\d{3} s simulated, 0 ranks, "
-                                r"\S+x real time, 0 kernels/s\x1b\[K\x1b8")
+                                r"\S+x real time, 0 kernels/s, \d+\.\d GiB\x1b\[K\x1b8")
         self.assertTrue(shown.endswith("\x1b[K"), repr(shown))
         self.assertEqual(re.sub(r"\x1b7.*?\x1b8|\x1b\[K", "", shown), "done\r\n")
 

@@ -58,8 +58,8 @@ std::string ThreadName(pid_t thread, const Proc& files) {
   return files.Read(thread, "comm", text) ? text : "";
 }
 
-ThreadActivity::ThreadActivity(const Proc* files)
-    : files_(*files), most_threads_([] {
+ThreadActivity::ThreadActivity(const Proc* files, const RealClock* clock)
+    : files_(*files), clock_(*clock), most_threads_([] {
         rlimit files{};
         getrlimit(RLIMIT_NOFILE, &files);
         return static_cast<size_t>(files.rlim_cur / kShareOfFiles / 2);
@@ -129,10 +129,19 @@ bool ThreadActivity::Blocked(const std::vector<pid_t>& processes,
   for (const pid_t id : processes) {
     Process& process = processes_[id];
     if (!process.complete && List(id, process) && second) return false;
+    // Then its threads are where they were, but who has been woken and waits for a processor.
+    const bool rests =
+        !second && process.complete && process.ran != 0 && process.ran == process.ran_until_blocked;
     for (auto it = process.threads.begin(); it != process.threads.end();) {
       const auto current = it++;
       auto& [number, thread] = *current;
       if (held(number)) continue;
+      if (rests) {
+        if (!IsRunnable(number, thread)) continue;
+        running_ = number;
+        running_process_ = id;
+        return false;
+      }
       const int64_t slices = Slices(files_, number, thread.slices);
       if (slices < 0) {
         Close(thread);
@@ -154,6 +163,15 @@ bool ThreadActivity::Blocked(const std::vector<pid_t>& processes,
   return true;
 }
 
+bool ThreadActivity::NobodyHasRun(const std::vector<pid_t>& processes) {
+  // The kernel brings a process's time up to date when a thread leaves its processor. Those that
+  // are blocked now have left it.
+  return std::all_of(processes.begin(), processes.end(), [this](pid_t id) {
+    const Process& process = processes_[id];
+    return process.ran != 0 && clock_.ProcessorTime(id) == process.ran;
+  });
+}
+
 bool ThreadActivity::AllBlocked(const std::vector<pid_t>& processes,
                                 const std::function<bool(pid_t)>& held) {
   saw_dying_ = false;
@@ -170,8 +188,16 @@ bool ThreadActivity::AllBlocked(const std::vector<pid_t>& processes,
   }
   // One look is not enough: a thread may wake one that was looked at before, and block
   // before it is looked at itself. Then the one that was woken is found running the
-  // second time, or has run.
-  return Blocked(processes, held, false) && Blocked(processes, held, true);
+  // second time, or has run. Where nobody has run during the first, none has woken another.
+  for (const pid_t id : processes) processes_[id].ran = clock_.ProcessorTime(id);
+  if (!Blocked(processes, held, false)) return false;
+  if (!NobodyHasRun(processes)) return Blocked(processes, held, true);
+  for (const pid_t id : processes) {
+    Process& process = processes_[id];
+    process.complete = true;
+    process.ran_until_blocked = process.ran;
+  }
+  return true;
 }
 
 }  // namespace phantora

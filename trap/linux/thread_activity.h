@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "trap/linux/proc.h"
+#include "trap/linux/real_clock.h"
 #include "trap/linux/unique_fd.h"
 
 namespace phantora {
@@ -51,7 +52,8 @@ std::string ThreadName(pid_t thread, const Proc& files = Proc::Host());
 // for no more than whether it is about to. Not thread-safe.
 class ThreadActivity {
  public:
-  explicit ThreadActivity(const Proc* files = &Proc::Host());
+  explicit ThreadActivity(const Proc* files = &Proc::Host(),
+                          const RealClock* clock = &RealClock::Host());
 
   // Is every thread of `processes` blocked in the kernel, but those that `held` names?
   // Then nothing happens before something from outside does.
@@ -77,11 +79,16 @@ class ThreadActivity {
     // In order: of several that run, the same one is found.
     std::map<pid_t, Thread> threads;
     bool complete = false;
+    // Its processor time at this look, and when all its threads were last found blocked; 0 if it
+    // is not known.
+    int64_t ran = 0, ran_until_blocked = 0;
   };
 
   // Lists threads that are not known; were there any?
   bool List(pid_t id, Process& process);
   void Close(const Thread& thread) { open_threads_ -= thread.slices.valid() ? 1 : 0; }
+  // Has nobody run since Process::ran was read?
+  bool NobodyHasRun(const std::vector<pid_t>& processes);
   // Are all threads blocked? The second look also says no if anyone has run since the first.
   bool Blocked(const std::vector<pid_t>& processes, const std::function<bool(pid_t)>& held,
                bool second);
@@ -89,6 +96,7 @@ class ThreadActivity {
   bool Runs(pid_t id, const Thread& thread);
 
   const Proc& files_;
+  const RealClock& clock_;
   const size_t most_threads_;  // with open files
   std::map<pid_t, Process> processes_;
   size_t open_threads_ = 0;

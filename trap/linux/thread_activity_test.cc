@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "trap/linux/fake_proc.h"
+#include "trap/linux/fake_real_clock.h"
 
 namespace phantora {
 namespace {
@@ -23,7 +24,9 @@ class ThreadActivityTest : public ::testing::Test {
   }
 
   FakeProc files_;
-  ThreadActivity activity_{&files_};
+  // Of processes that no test has run it knows nothing, as of such that are gone.
+  FakeRealClock clock_;
+  ThreadActivity activity_{&files_, &clock_};
   std::set<pid_t> held_;
 };
 
@@ -76,6 +79,41 @@ TEST_F(ThreadActivityTest, WhoHasRunBetweenTheTwoLooksWasWoken) {
   EXPECT_FALSE(AllBlocked());
   EXPECT_EQ(activity_.running(), 10);
   EXPECT_TRUE(AllBlocked());
+}
+
+TEST_F(ThreadActivityTest, OneLookIsEnoughIfNobodyHasRunMeanwhile) {
+  files_.Sleeps(10, 10, 5);
+  files_.Sleeps(20, 20, 5);
+  clock_.RunProcess(10, 1000);
+  clock_.RunProcess(20, 1000);
+  ASSERT_TRUE(AllBlocked({10, 20}));
+  EXPECT_EQ(files_.lists, 2) << "one look at each";
+  // Nor are those asked whether they have run that have not.
+  std::vector<std::string> read;
+  files_.on_read = [&](pid_t, const std::string& name) { read.push_back(name); };
+  EXPECT_TRUE(AllBlocked({10, 20}));
+  EXPECT_EQ(read, (std::vector<std::string>{"syscall", "syscall"}));
+  files_.AboutToSleep(20, 20, 5);
+  EXPECT_FALSE(AllBlocked({10, 20})) << "woken, though it has not run yet";
+  EXPECT_EQ(activity_.running(), 20);
+}
+
+TEST_F(ThreadActivityTest, WhoHasRunDuringTheLookMayHaveWokenOthers) {
+  files_.Sleeps(10, 10, 5);
+  files_.Sleeps(20, 20, 5);
+  clock_.RunProcess(10, 1000);
+  clock_.RunProcess(20, 1000);
+  bool woken = false;
+  files_.on_read = [&](pid_t thread, const std::string&) {
+    if (thread != 20 || std::exchange(woken, true)) return;
+    clock_.RunProcess(20, 1);
+    files_.AboutToSleep(10, 10, 5);
+  };
+  EXPECT_FALSE(AllBlocked({10, 20}));
+  EXPECT_EQ(activity_.running(), 10);
+  files_.Sleeps(10, 10, 6);
+  clock_.RunProcess(10, 1);
+  EXPECT_TRUE(AllBlocked({10, 20}));
 }
 
 TEST_F(ThreadActivityTest, AThreadThatAppearsBetweenTheTwoLooksMayRun) {

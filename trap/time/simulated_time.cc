@@ -67,7 +67,7 @@ SimulatedTime::SimulatedTime(const Options& options, Vdso vdso)
         return std::find(all.begin(), all.end(), process) != all.end();
       }),
       outside_(options.clocks.clock),
-      activity_(options.clocks.threads) {}
+      activity_(options.clocks.threads, options.clocks.clock) {}
 
 void SimulatedTime::Runs(pid_t thread, pid_t process) {
   clocks_.Stir(process);

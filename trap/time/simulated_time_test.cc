@@ -364,7 +364,9 @@ TEST_F(SimulatedTimeTest, WhoSpinsLooksWhenAnotherHasStopped) {
     ASSERT_LT(++looks, 200);
     ASSERT_FALSE(yield()) << "it is held";
     Pass();
-    if (!listener_->Answered(1)) EXPECT_TRUE(listener_->Answered(id));
+    if (!listener_->Answered(1)) {
+      EXPECT_TRUE(listener_->Answered(id));
+    }
   }
   EXPECT_GT(looks, 16) << "it may wait for time to pass";
   EXPECT_EQ(NowOf(kRank), At(8'000));

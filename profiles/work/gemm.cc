@@ -20,25 +20,26 @@ struct GemmLayout {
   uint32_t splits;              // i32, into how many parts k is split, if that is said instead
   bool persistent;              // its grid says nothing about its size
   std::string_view tile_after;  // what the tile follows in the name
+  bool by_rows = false;         // results lie row by row, other than cuBLAS's: its m is cuBLAS's n
 };
 constexpr GemmLayout kGemmLayouts[] = {
     // cuBLAS 12.1; 12.4; 12.6 to 12.9, whose batch is beside the others': see kLaterBatch.
-    {"xmma_gemm", 2288, 2288, 0x6ec, 0x6f0, 0x6f4, 0x8b8, 0, 0, 0, true, "tilesize"},
-    {"xmma_gemm", 2000, 4096, 0x40, 0x44, 0x48, 0xa8, 0, 0, 0, true, "tilesize"},
-    {"xmma_gemm", 600, 1999, 0x9c, 0xa0, 0xa4, 0x268, 0, 0, 0, false, "tilesize"},
-    {"xmma_gemm", 400, 599, 0x68, 0x6c, 0x70, 0, 0, 0, 0x1a0, false, "tilesize"},
+    {"xmma_gemm", 2288, 2288, 0x6ec, 0x6f0, 0x6f4, 0x8b8, 0, 0, 0, true, "tilesize", true},
+    {"xmma_gemm", 2000, 4096, 0x40, 0x44, 0x48, 0xa8, 0, 0, 0, true, "tilesize", true},
+    {"xmma_gemm", 600, 1999, 0x9c, 0xa0, 0xa4, 0x268, 0, 0, 0, false, "tilesize", true},
+    {"xmma_gemm", 400, 599, 0x68, 0x6c, 0x70, 0, 0, 0, 0x1a0, false, "tilesize", true},
     {"ampere_", 160, 240, 0x68, 0x6c, 0x70, 0, 0, 0x80, 0, false, "gemm_"},
     // Products with a triangular or symmetric matrix, which cuBLAS takes for others too.
     {"xmma_trmm", 600, 1999, 0x9c, 0xa0, 0xa4, 0x268, 0, 0, 0, false, "tilesize"},
     {"xmma_symm", 600, 1999, 0x9c, 0xa0, 0xa4, 0x268, 0, 0, 0, false, "tilesize"},
-    {"cutlass6Kernel", 336, 336, 0x0, 0x4, 0x8, 0xfc, 0xf8, 0, 0, false, "gemm_s8_"},
-    {"cutlass6Kernel", 440, 440, 0x0, 0x4, 0x8, 0x13c, 0x138, 0, 0, false, "gemm_"},
-    {"cutlass6Kernel", 344, 344, 0x0, 0x4, 0x8, 0x104, 0x100, 0, 0, false, "gemm_"},
-    {"cutlass6Kernel", 448, 448, 0x0, 0x4, 0x8, 0x144, 0x140, 0, 0, false, "gemm_"},
+    {"cutlass6Kernel", 336, 336, 0x0, 0x4, 0x8, 0xfc, 0xf8, 0, 0, false, "gemm_s8_", true},
+    {"cutlass6Kernel", 440, 440, 0x0, 0x4, 0x8, 0x13c, 0x138, 0, 0, false, "gemm_", true},
+    {"cutlass6Kernel", 344, 344, 0x0, 0x4, 0x8, 0x104, 0x100, 0, 0, false, "gemm_", true},
+    {"cutlass6Kernel", 448, 448, 0x0, 0x4, 0x8, 0x144, 0x140, 0, 0, false, "gemm_", true},
     {"magma_sgemmEx_kernel", 176, 176, 0x0, 0x4, 0x8, 0, 0, 0, 0, false, ""},
     {"sgemm_largek_lds64", 96, 96, 0x18, 0x1c, 0x20, 0, 0, 0x4c, 0, true, ""},
     {"gemmSN_", 152, 152, 0x5c, 0x60, 0x64, 0, 0, 0, 0, true, ""},
-    {"cutlass7Kernel2", 300, 700, 0x0, 0x4, 0x8, 0x20, 0x1c, 0, 0, false, "gemm_"},
+    {"cutlass7Kernel2", 300, 700, 0x0, 0x4, 0x8, 0x20, 0x1c, 0, 0, false, "gemm_", true},
 };
 
 constexpr uint32_t kBatch = 0xa8, kLaterBatch = 0xac;  // of persistent xmma_gemm
@@ -74,11 +75,12 @@ class Gemm : public WorkForm {
     const auto sane = [](double size) { return size >= 1 && size < kLargestDimension; };
     work.checked = sane(m) && sane(n) && sane(k) && splits >= 1 && sane(batch);
     if (!work.checked) return work;
-    work.shape = {m, n, k, batch};
+    work.shape = {layout_.by_rows ? n : m, layout_.by_rows ? m : n, k, batch};
     const double parts = complex_ ? 2 : 1;  // of a number
     work.flops = 2 * parts * parts * m * n * k * batch;
     work.bytes = parts * Bytes(precision_) * batch * (m * k + k * n + m * n);
     work.written_bytes = parts * Bytes(precision_) * batch * m * n;
+    if (splits > 1) work.added_up_bytes = parts * batch * m * n * (4 * splits + Bytes(precision_));
     if (tile_m_ == 0) return work;
     // Whichever of its sides a name gives first.
     const double one = std::ceil(m / tile_m_) * std::ceil(n / tile_n_);

@@ -112,7 +112,7 @@ MathPrecision PrecisionOf(std::string_view name) {
   if (Has(name, "bf16") || Has(name, "bfloat16")) return MathPrecision::kBf16;
   if (Has(name, "f16f16") || Has(name, "f16_s16816") || Has(name, "h16816") || Has(name, "hgemm") ||
       Has(name, "fp16") || Has(name, "h1688") || Has(name, "s884") || Has(name, "half_t") ||
-      Has(name, "f16_s1688") || Has(name, "s1688gemm_f16")) {
+      Has(name, "f16_s1688") || Has(name, "gemm_f16")) {
     return MathPrecision::kFp16;
   }
   if (Has(name, "tf32") || Has(name, "tfloat32") || Has(name, "s1688")) return MathPrecision::kTf32;

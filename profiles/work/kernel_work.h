@@ -60,12 +60,15 @@ struct KernelWork {
   // waves can be counted; 0 if that is not known.
   double tiles = 0;
   double blocks = 0, threads = 0;  // of the launch
-  bool tensor = false;             // the FLOPs of a kernel without a rule are tensor cores'
+  // Of a product whose parts of k another launch adds up: what that moves.
+  double added_up_bytes = 0;
+  bool tensor = false;  // the FLOPs of a kernel without a rule are tensor cores'
   bool backward = false;
   bool guessed = false;  // part of it is assumed, e.g. how often a loop is run
   bool checked = true;   // false: the launch contradicts the rule, and nothing is known
   // What tells it from other work of its family, in the family's own order: m, n, k, batch of
-  // a product; batch, heads, queries, keys, width of attention. 0 where there is nothing.
+  // a product, as cuBLAS calls them (m features of n tokens); batch, heads, queries, keys, width of
+  // attention. 0 where there is nothing.
   std::array<double, 5> shape{};
 };
 

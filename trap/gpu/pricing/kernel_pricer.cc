@@ -1,6 +1,7 @@
 #include "trap/gpu/pricing/kernel_pricer.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <utility>
 
@@ -87,11 +88,13 @@ absl::StatusOr<std::unique_ptr<KernelPricer>> KernelPricer::Create(const GpuProf
     if (!rows.ok()) return rows.status();
     if (transferred) rows->TransferWith(error);
     pricer->rows_ = *std::move(rows);
+    pricer->surfaces_.emplace(measured);
+    if (transferred) pricer->measured_ = Measured{*rates, sms, error};
     auto own = KernelRows::Parse(options.own_rows, *pricer->rates_, pricer->sms_);
     if (!own.ok()) return own.status();
     pricer->own_rows_ = *std::move(own);
   }
-  const bool rows = pricer->rows_.size() > 0, own_rows = pricer->own_rows_.size() > 0;
+  const bool rows = options.rows, own_rows = pricer->own_rows_.size() > 0;
   const char* const model = "a model of what each kernel does";
   pricer->source_ =
       absl::StrCat(own_rows || (rows && !transferred) ? "measured kernels, and " : "", model);
@@ -113,17 +116,49 @@ Price KernelPricer::Placeholder(const KernelLaunch& launch) const {
           PriceSource::kPlaceholder, 0, 0, kNoIdea};
 }
 
-Price KernelPricer::Known(const KernelWork& work, const KernelLaunch& launch) const {
+std::optional<TimeEstimate> KernelPricer::Surface(const KernelWork& work, WorkFamily family,
+                                                  const TimeEstimate& estimate) {
+  if (!surfaces_) return std::nullopt;
+  const auto found = surfaces_->Find(work, family);
+  if (!found.ok()) {
+    unknowns_->Count("surface that cannot be read", static_cast<uint64_t>(family),
+                     std::string(found.status().message()));
+    return std::nullopt;
+  }
+  if (!*found) return std::nullopt;
+  TimeEstimate time = {(*found)->seconds, (*found)->bar};
+  if (measured_) {
+    // What the model says of both GPUs is between them.
+    const double there = EstimateOf(work, family, measured_->rates, measured_->sms).seconds;
+    time.seconds *= estimate.seconds / there;
+    time.error = std::hypot(time.error, measured_->error[static_cast<size_t>(family)]);
+  }
+  if (work.added_up_bytes > 0) {
+    // It was measured until its parts were added up, which is a launch of its own here.
+    KernelWork sum;
+    sum.bytes = work.added_up_bytes;
+    const double alone = time.seconds - EstimateOf(sum, WorkFamily::kOther, *rates_, sms_).seconds;
+    time.seconds = std::max(alone, time.seconds / 2);
+  }
+  return time;
+}
+
+Price KernelPricer::Known(const KernelWork& work, const KernelLaunch& launch) {
   const WorkFamily family = launch.kernel->rule.family();
   TimeEstimate time = EstimateOf(work, family, *rates_, sms_);
   const bool sure = family != WorkFamily::kUnknown && !work.guessed;
   PriceSource source = sure ? PriceSource::kModelled : PriceSource::kEstimated;
-  auto found = own_rows_.Of(work, family, launch.kernel->title, time);
+  const auto own = own_rows_.Of(work, family, launch.kernel->title, time);
   const auto shipped = rows_.Of(work, family, launch.kernel->title, time);
-  if (!found || (!found->measured && shipped && shipped->measured)) found = shipped;
-  if (found) {
-    time = found->time;
-    source = found->measured ? PriceSource::kMeasured : PriceSource::kInterpolated;
+  // Thousands of shapes in one campaign tell more than one of another.
+  const auto surface = own ? std::nullopt : Surface(work, family, time);
+  const auto& row = own ? own : shipped;
+  if (surface) {
+    time = *surface;
+    source = PriceSource::kInterpolated;
+  } else if (row) {
+    time = row->time;
+    source = row->measured ? PriceSource::kMeasured : PriceSource::kInterpolated;
   }
   return {Seconds(time.seconds),
           source,

@@ -14,14 +14,16 @@
 #include "profiles/gpu/gpu_profile.h"
 #include "profiles/gpu/work_price.h"
 #include "profiles/kernels/kernel_rows.h"
+#include "profiles/surfaces/surface_library.h"
 #include "trap/gpu/front/gpu_services.h"
 #include "trap/unknowns.h"
 
 namespace phantora {
 
-// In this order: what was measured of this very work, or of similar work; a model of what the
-// kernel's rule (profiles/work) says that it does; the same of what can be read off its code.
-// A kernel that nobody knows moves 16 bytes times the number of threads.
+// In this order: the user's own measured rows of this very or of similar work; surfaces of measured
+// work (profiles/surfaces); shipped rows; a model of what the kernel's rule (profiles/work) says
+// that it does; the same of what can be read off its code. A kernel that nobody knows moves 16
+// bytes times the number of threads.
 class KernelPricer : public WorkPricer {
  public:
   struct Options {
@@ -56,12 +58,23 @@ class KernelPricer : public WorkPricer {
   KernelPricer(const GpuProfile& profile, Unknowns* unknowns);
   Price Placeholder(const KernelLaunch& launch) const;
   double MemoryShare(double bytes, double seconds) const;
-  Price Known(const KernelWork& work, const KernelLaunch& launch) const;
+  Price Known(const KernelWork& work, const KernelLaunch& launch);
+  // By the surfaces of measured work; `estimate` is EstimateOf it. nullopt: none has it.
+  std::optional<TimeEstimate> Surface(const KernelWork& work, WorkFamily family,
+                                      const TimeEstimate& estimate);
 
   const int sms_;
   const double memory_bytes_per_s_, pcie_bytes_per_s_, peer_bytes_per_s_;
   std::optional<GpuRates> rates_;
   KernelRows rows_, own_rows_;
+  std::optional<SurfaceLibrary> surfaces_;
+  // The GPU that rows and surfaces are of, where it is another.
+  struct Measured {
+    GpuRates rates;
+    int sms = 0;
+    std::array<double, kWorkFamilies> error{};
+  };
+  std::optional<Measured> measured_;
   std::string source_ = "launch dims, a placeholder";
   absl::flat_hash_map<Key, Price> prices_;
   Unknowns* const unknowns_;

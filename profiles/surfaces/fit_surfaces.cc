@@ -1,0 +1,204 @@
+// Fits the models of surfaces to their points:
+//
+//   bazel run //profiles/surfaces:fit_surfaces -- FILE.surface...
+//
+// writes FILE.json beside each. The points are those that the importer left for fitting.
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "profiles/surfaces/product_surface.h"
+
+namespace phantora {
+namespace {
+
+constexpr size_t kSample = 4000;  // points, evenly among all
+constexpr int kRounds = 40;
+constexpr double kRobust = 0.05;  // errors beyond it count by their size, not its square
+constexpr double kPrior = 0.02;   // pull to the first guess, where points do not tell
+constexpr double kStep = 1e-4;    // of a logarithm, for derivatives
+// How far a number may go from its first guess, as a logarithm; rates of arithmetic hardly beyond
+// the best that was measured of any product.
+constexpr double kFarthest = 1.5, kBeyondBest = 0.1;
+
+constexpr size_t kWidest = 9;  // of kProductTiles: 128x256
+
+struct Sample {
+  ProductShape shape;
+  double log_seconds;
+};
+
+// First guesses from the best that any point reaches.
+ProductModel FirstGuess(const SurfacePoints& points, double operand_bytes) {
+  ProductModel model;
+  model.sms = points.sms();
+  model.operand_bytes = operand_bytes;
+  double flops = 0, least = 1, bytes_per_s = 0;
+  for (size_t i = 0; i < points.rows(); ++i) {
+    const auto at = points.Row(i);
+    flops = std::max(flops, 2.0 * at[0] * at[1] * at[2] / points.Seconds(i));
+    least = std::min(least, points.Seconds(i));
+    const double bytes =
+        operand_bytes * (1.0 * at[0] * at[2] + 1.0 * at[1] * at[2]) + 2.0 * at[0] * at[1];
+    if (bytes > 3e8) bytes_per_s = std::max(bytes_per_s, bytes / points.Seconds(i));
+  }
+  model.start_s = least * 0.7;
+  model.wave_s = 5e-7;
+  model.memory_bytes_per_s = bytes_per_s;
+  model.cache_bytes = 4e7;
+  model.cache_bytes_per_s = 2 * bytes_per_s;
+  model.operand_bytes_per_s = 4 * bytes_per_s;
+  model.block_bytes_per_s = 3e10;
+  model.split_s = 1e-6;
+  model.split_bytes_per_s = bytes_per_s;
+  constexpr double kPart[] = {.2, .3, .4, .5, .7, .7, .85, .8, .9, 1, 1, .8};
+  for (size_t i = 0; i < kProductTiles.size(); ++i) {
+    model.sm_flops_per_s[i] = kPart[i] * flops / model.sms;
+  }
+  return model;
+}
+
+double Loss(double error) { return std::sqrt(1 + error * error / (kRobust * kRobust)) - 1; }
+
+// Levenberg and Marquardt's, in the logarithms of the numbers; the rates of tiles are at most
+// `best_rate`.
+ProductModel Fit(const std::vector<Sample>& samples, const ProductModel& first, double best_rate) {
+  const size_t numbers = ProductModel::Names().size();
+  const auto with = [&](const std::vector<double>& logs) {
+    ProductModel model = first;
+    for (size_t i = 0; i < numbers; ++i) model.Number(i) *= std::exp(logs[i]);
+    return model;
+  };
+  const auto errors = [&](const std::vector<double>& logs) {
+    const ProductModel model = with(logs);
+    std::vector<double> all(samples.size());
+    for (size_t i = 0; i < all.size(); ++i) {
+      all[i] = std::log(model.Seconds(samples[i].shape)) - samples[i].log_seconds;
+    }
+    return all;
+  };
+  const auto cost = [&](const std::vector<double>& all, const std::vector<double>& logs) {
+    double sum = 0;
+    for (const double error : all) sum += Loss(error);
+    for (const double log : logs) sum += kPrior * kPrior * log * log / (kRobust * kRobust) / 2;
+    return sum;
+  };
+  std::vector<double> logs(numbers, 0), now = errors(logs);
+  double best = cost(now, logs), damping = 1e-2;
+  for (int round = 0; round < kRounds && damping < 1e6; ++round) {
+    std::vector<std::vector<double>> slopes(numbers);
+    for (size_t i = 0; i < numbers; ++i) {
+      auto moved = logs;
+      moved[i] += kStep;
+      slopes[i] = errors(moved);
+      for (size_t j = 0; j < now.size(); ++j) slopes[i][j] = (slopes[i][j] - now[j]) / kStep;
+    }
+    std::vector<std::vector<double>> a(numbers, std::vector<double>(numbers));
+    std::vector<double> gradient(numbers);
+    for (size_t j = 0; j < now.size(); ++j) {
+      const double part = now[j] / kRobust, weight = 1 / std::sqrt(1 + part * part);
+      for (size_t i = 0; i < numbers; ++i) {
+        gradient[i] += weight * slopes[i][j] * now[j];
+        for (size_t k = 0; k <= i; ++k) a[i][k] += weight * slopes[i][j] * slopes[k][j];
+      }
+    }
+    for (size_t i = 0; i < numbers; ++i) {
+      a[i][i] += kPrior * kPrior;
+      gradient[i] += kPrior * kPrior * logs[i];
+      for (size_t k = i + 1; k < numbers; ++k) a[i][k] = a[k][i];
+    }
+    for (bool better = false; !better && damping < 1e6;) {
+      auto left = a;
+      auto step = gradient;
+      for (size_t i = 0; i < numbers; ++i) left[i][i] += damping * (a[i][i] + 1e-9);
+      for (size_t i = 0; i < numbers; ++i) {
+        for (size_t j = i + 1; j < numbers; ++j) {
+          const double part = left[j][i] / left[i][i];
+          for (size_t k = i; k < numbers; ++k) left[j][k] -= part * left[i][k];
+          step[j] -= part * step[i];
+        }
+      }
+      for (size_t i = numbers; i-- > 0;) {
+        for (size_t k = i + 1; k < numbers; ++k) step[i] -= left[i][k] * step[k];
+        step[i] /= left[i][i];
+      }
+      auto next = logs;
+      for (size_t i = 0; i < numbers; ++i) {
+        const bool rate = i >= numbers - kProductTiles.size();
+        const double most = rate ? std::log(best_rate / first.Number(i)) : kFarthest;
+        next[i] = std::clamp(next[i] - std::clamp(step[i], -0.5, 0.5), -kFarthest, most);
+      }
+      auto then = errors(next);
+      const double costs = cost(then, next);
+      better = costs < best;
+      if (better) {
+        logs = std::move(next), now = std::move(then), best = costs, damping /= 4;
+      } else {
+        damping *= 4;
+      }
+    }
+  }
+  return with(logs);
+}
+
+// The part of the bar's measure that nine of ten points, each left out, are within.
+double BarScale(const ProductSurface& surface) {
+  std::vector<double> parts;
+  const size_t step = std::max<size_t>(1, surface.points().rows() / kSample);
+  for (size_t i = 0; i < surface.points().rows(); i += step) {
+    const SurfacePrice price = surface.Without(i);
+    const double missed = std::abs(std::log(surface.points().Seconds(i) / price.seconds));
+    parts.push_back(missed / std::log1p(price.bar));
+  }
+  const auto nine = parts.begin() + static_cast<ptrdiff_t>(parts.size() * 9 / 10);
+  std::nth_element(parts.begin(), nine, parts.end());
+  return parts.empty() ? 1 : *nine;
+}
+
+bool FitFile(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  const std::string text((std::istreambuf_iterator<char>(in)), {});
+  auto points = SurfacePoints::Parse(text);
+  if (!points.ok()) {
+    std::cerr << path << ": " << points.status().message() << "\n";
+    return false;
+  }
+  const bool eight_bits = path.find("fp8") != std::string::npos;
+  std::vector<Sample> samples;
+  const size_t step = std::max<size_t>(1, points->rows() / kSample);
+  for (size_t i = 0; i < points->rows(); i += step) {
+    const auto at = points->Row(i);
+    samples.push_back(
+        {{.rows = at[1], .columns = at[0], .depth = at[2]}, std::log(points->Seconds(i))});
+  }
+  const ProductModel first = FirstGuess(*points, eight_bits ? 1 : 2);
+  const double best_rate = first.sm_flops_per_s[kWidest] * std::exp(kBeyondBest);
+  const ProductModel model = Fit(samples, first, best_rate);
+  const double scale = BarScale(ProductSurface(*points, model, 1));
+  std::ofstream out(path.substr(0, path.rfind('.')) + ".json");
+  out << WriteFit(model, scale);
+  std::cout << path << ": " << points->rows() << " points, bars times " << scale << "\n";
+  return out.good();
+}
+
+}  // namespace
+}  // namespace phantora
+
+int main(int argc, char** argv) {
+  // bazel run starts elsewhere.
+  const char* const from = std::getenv("BUILD_WORKING_DIRECTORY");
+  bool good = argc > 1;
+  for (int i = 1; i < argc; ++i) {
+    const std::string path = argv[i];
+    good &= phantora::FitFile(from != nullptr && path[0] != '/' ? std::string(from) + "/" + path
+                                                                : path);
+  }
+  if (argc < 2) std::cerr << "usage: fit_surfaces FILE.surface...\n";
+  return good ? 0 : 1;
+}

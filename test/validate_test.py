@@ -10,6 +10,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import tomllib
 import unittest
 
 BUILT = pathlib.Path(sys.argv[1]).absolute().parents[1]
@@ -25,8 +26,16 @@ here = "this test"
 [reasons]
 known = "It is | wrong on purpose."
 """
+# Of the product, where its numbers are.
+SOURCES = (".cc", ".h", ".json", ".tsv", ".yaml")
 # Programs see the emulated GPU, or none.
 PROGRAM = """if [ -e /dev/nvidiactl ]; then echo '{"value": 100}'; else echo '{"value": 125}'; fi"""
+
+
+def is_for_checking(name):
+    """Of files from the root: they hold what others have measured, and nothing is made from them."""
+    return (name.endswith(("_test.cc", "_bench.cc")) or name.startswith("profiles/data/published/")
+            or "/held_out/" in name or name.startswith("fabric/data/measured/"))
 
 
 def case(name="one", row='name = "r", expected = 100', more="", where='gpu = "h100-sxm5-80gb"'):
@@ -177,9 +186,9 @@ rows = [
         new = tables.update(text, runs)
         self.assertEqual(new, f"""before
 {tables.BEGIN}
-| what | within tolerance | not used for a rate | their median error | worst |
-|---|---|---|---|---|
-| Test | 1 of 2 | 2 | 50.0 % | +100.0 % |
+| what | within tolerance | median error | worst | never used | their median error |
+|---|---|---|---|---|---|
+| Test | 1 of 2 | 50.0 % | +100.0 % | 2 | 50.0 % |
 
 What misses:
 
@@ -198,6 +207,35 @@ after
         self.assertEqual(results.to_json(kept), results.to_json(runs))
         newer = results.Result(runs[1].case, "rows", simulated={"r": 101.0})
         self.assertEqual([run.simulated["r"] for run in results.merged(kept, [newer])], [100, 101])
+
+    def test_no_number_is_new_whose_campaign_was_used(self):
+        """A row without a use is of a campaign that no file of the product speaks of."""
+        root = pathlib.Path(__file__).resolve().parents[1]
+        with open(root / "test/campaigns.toml", "rb") as file:
+            campaigns = tomllib.load(file)
+        product = {}
+        for folder in ("profiles", "fabric", "trap", "clock", "uvm_model"):
+            for path in (root / folder).rglob("*"):
+                name = str(path.relative_to(root))
+                if path.is_file() and path.suffix in SOURCES and not is_for_checking(name):
+                    product[name] = path.read_text(encoding="utf-8")
+        self.assertGreater(len(product), 100)
+        used = {campaign: [name for name, text in product.items() if name not in about.get("described", [])
+                           and any(word in text for word in about["words"])]
+                for campaign, about in campaigns.items()}
+        self.assertTrue(used["Azure/AI-benchmarking-guide"])
+        self.assertFalse(used["mosaicml/llm-foundry"])
+        rows = 0
+        for path in sorted((root / "test/validation").glob("*.toml")):
+            for one in cases.read_file(path):
+                for row in one.rows:
+                    owners = [campaign for campaign in campaigns if row.source.startswith(campaign)]
+                    self.assertEqual(len(owners), 1, f"{path.name}: whose is '{row.source}'?")
+                    if used[owners[0]]:
+                        self.assertNotEqual(row.use, "none", f"{path.name}, {one.name}, '{row.name}': something in "
+                                            f"{used[owners[0]]} was made from {owners[0]}")
+                    rows += 1
+        self.assertGreater(rows, 100)
 
     def test_rows_of_the_database_count_for_the_model_alone(self):
         path = self.file(case(row='name = "r", expected = 100, use = "row"', more='prices = ["model", "rows"]'))

@@ -220,10 +220,9 @@ std::optional<KernelRows::Found> KernelRows::Of(const KernelWork& work, WorkFami
     }
     const auto correction = Correction(group->second, normal, nullptr);
     if (!correction) continue;
-    const double left_out = group->second.left_out_error;
-    const double error = left_out > 0
-                             ? std::hypot(left_out, transfer_error_[static_cast<size_t>(family)])
-                             : estimate.error;
+    // What rows miss each other by is known of few, and near each other: it never narrows the bar.
+    const double error = std::max(std::hypot(estimate.error, group->second.left_out_error),
+                                  transfer_error_[static_cast<size_t>(family)]);
     return Found{{estimate.seconds * std::exp(*correction), error}, false};
   }
   return std::nullopt;

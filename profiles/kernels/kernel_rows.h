@@ -42,8 +42,9 @@ class KernelRows {
   };
   // `estimate` is EstimateOf `work`. If it was not measured itself, the estimate is corrected by
   // what it misses similar work by: as far as a row's sizes are within a factor of four in all,
-  // the more the nearer, towards no correction between them. Its error is then what the rows
-  // miss each other by when each in turn is left out. nullopt: nothing similar was measured.
+  // the more the nearer, towards no correction between them. Its error is then larger, by what
+  // the rows miss each other by when each in turn is left out. nullopt: nothing similar was
+  // measured.
   std::optional<Found> Of(const KernelWork& work, WorkFamily family, std::string_view kernel,
                           const TimeEstimate& estimate) const;
 

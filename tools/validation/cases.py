@@ -9,9 +9,9 @@ import re
 import tomllib
 
 PLACEHOLDERS = ("python", "root", "built", "scratch")
-# What a number was used for: a rate of profiles/data was made from it, it is a row of the database of
-# measured kernels (and is compared with the model alone), or nothing.
-USES = ("rate", "row", "none")
+# What a number was used for: a rate or constant was made from it, it is a row of the database of measured
+# kernels (and is compared with the model alone), something was made from others of its campaign, or nothing.
+USES = ("rate", "row", "campaign", "none")
 # How kernels are priced: by the model alone, or as users have it, with the measured rows.
 PRICES = ("model", "rows")
 HOST_TIMES = ("fixed", "measured", "zero")

@@ -102,24 +102,31 @@ def full(results):
                        for title, members in by_title(results).items()) + "\n"
 
 
+def median(errors):
+    return f"{100 * statistics.median(map(abs, errors)):.1f} %" if errors else ""
+
+
 def summary(results):
-    """A line per file and way to price: how many numbers are within tolerance, and how far they are off."""
+    """A line per file: how many numbers are within tolerance, how far they are off, and the same of those of
+    campaigns that nothing was made from."""
     lines = []
     for title, members in by_title(results).items():
         ways = {result.prices for result in members}
         for prices in ("model", "rows"):
+            if prices == "model" and "rows" in ways:
+                continue  # the same numbers twice; both are among all results
             part = [result for result in members if result.prices == prices and not result.gpu]
             pairs = [(result, row, verdict) for result in part for row, verdict in result.rows()]
             if not pairs:
                 continue
-            errors = [result.error(row) for result, row, verdict in pairs
-                      if verdict in (OK, MISS, KNOWN) and row.use != "rate"]
+            compared = [(row, result.error(row)) for result, row, verdict in pairs if verdict in (OK, MISS, KNOWN)]
+            new = [error for row, error in compared if row.use == "none"]
             lines.append([
                 title + (f", {PRICES[prices]}" if len(ways) > 1 else ""),
-                f"{sum(verdict == OK for *_, verdict in pairs)} of {len(pairs)}", len(errors),
-                f"{100 * statistics.median(map(abs, errors)):.1f} %" if errors else "",
-                percent(max(errors, key=abs)) if errors else ""])
-    return table(["what", "within tolerance", "not used for a rate", "their median error", "worst"], lines)
+                f"{sum(verdict == OK for *_, verdict in pairs)} of {len(pairs)}",
+                median([error for _, error in compared]),
+                percent(max((error for _, error in compared), key=abs, default=None)), len(new), median(new)])
+    return table(["what", "within tolerance", "median error", "worst", "never used", "their median error"], lines)
 
 
 def misses(results):

@@ -13,7 +13,9 @@
 #include <utility>
 #include <vector>
 
-#include "profiles/surfaces/product_surface.h"
+#include "profiles/surfaces/attention_model.h"
+#include "profiles/surfaces/fitted_surface.h"
+#include "profiles/surfaces/product_model.h"
 
 namespace phantora {
 namespace {
@@ -27,16 +29,22 @@ constexpr double kStep = 1e-4;    // of a logarithm, for derivatives
 // the best that was measured of any product.
 constexpr double kFarthest = 1.5, kBeyondBest = 0.1;
 
-constexpr size_t kWidest = 9;  // of kProductTiles: 128x256
-
+template <typename Model>
 struct Sample {
-  ProductShape shape;
+  typename Model::Shape shape;
   double log_seconds;
 };
 
+// From where a number is looked for, and how far up it may go, as a logarithm.
+template <typename Model>
+struct First {
+  Model model;
+  std::vector<double> most;
+};
+
 // First guesses from the best that any point reaches.
-ProductModel FirstGuess(const SurfacePoints& points, double operand_bytes) {
-  ProductModel model;
+First<ProductModel> FirstGuess(const SurfacePoints& points, double operand_bytes,
+                               ProductModel model) {
   model.sms = points.sms();
   model.operand_bytes = operand_bytes;
   double flops = 0, least = 1, bytes_per_s = 0;
@@ -61,22 +69,52 @@ ProductModel FirstGuess(const SurfacePoints& points, double operand_bytes) {
   for (size_t i = 0; i < kProductTiles.size(); ++i) {
     model.sm_flops_per_s[i] = kPart[i] * flops / model.sms;
   }
-  return model;
+  std::vector<double> most(ProductModel::Names().size(), kFarthest);
+  for (size_t i = 0; i < kProductTiles.size(); ++i) {
+    most[most.size() - kProductTiles.size() + i] = kBeyondBest - std::log(kPart[i]);
+  }
+  return {model, most};
+}
+
+First<AttentionModel> FirstGuess(const SurfacePoints& points, double operand_bytes,
+                                 AttentionModel model) {
+  model.sms = points.sms();
+  model.operand_bytes = operand_bytes;
+  double least = 1, flops = 0, bytes_per_s = 0;
+  for (size_t i = 0; i < points.rows(); ++i) {
+    const AttentionShape shape = AttentionModel::ShapeOf(points.Row(i));
+    least = std::min(least, points.Seconds(i));
+    if (shape.window > 0) continue;
+    const double pairs = shape.queries * (shape.keys - (shape.queries - 1) / 2);
+    flops =
+        std::max(flops, 4 * shape.batch * shape.heads * shape.width * pairs / points.Seconds(i));
+    bytes_per_s = std::max(bytes_per_s, 2 * operand_bytes * shape.batch * shape.kv_heads *
+                                            shape.keys * shape.width / points.Seconds(i));
+  }
+  model.start_s = least * 0.7;
+  model.tile_s = 5e-7;
+  // Of prompts the traffic with memory hardly shows.
+  model.memory_bytes_per_s = std::max(bytes_per_s, 2e12);
+  model.sm_bytes_per_s = 1e11;
+  model.combine_s = 3e-6;
+  model.sm_flops_per_s.fill(flops / model.sms);
+  return {model, std::vector<double>(AttentionModel::Names().size(), kFarthest)};
 }
 
 double Loss(double error) { return std::sqrt(1 + error * error / (kRobust * kRobust)) - 1; }
 
-// Levenberg and Marquardt's, in the logarithms of the numbers; the rates of tiles are at most
-// `best_rate`.
-ProductModel Fit(const std::vector<Sample>& samples, const ProductModel& first, double best_rate) {
-  const size_t numbers = ProductModel::Names().size();
+// Levenberg and Marquardt's, in the logarithms of the numbers.
+template <typename Model>
+Model Fit(const std::vector<Sample<Model>>& samples, const First<Model>& from) {
+  const size_t numbers = Model::Names().size();
+  const Model& first = from.model;
   const auto with = [&](const std::vector<double>& logs) {
-    ProductModel model = first;
+    Model model = first;
     for (size_t i = 0; i < numbers; ++i) model.Number(i) *= std::exp(logs[i]);
     return model;
   };
   const auto errors = [&](const std::vector<double>& logs) {
-    const ProductModel model = with(logs);
+    const Model model = with(logs);
     std::vector<double> all(samples.size());
     for (size_t i = 0; i < all.size(); ++i) {
       all[i] = std::log(model.Seconds(samples[i].shape)) - samples[i].log_seconds;
@@ -130,9 +168,7 @@ ProductModel Fit(const std::vector<Sample>& samples, const ProductModel& first, 
       }
       auto next = logs;
       for (size_t i = 0; i < numbers; ++i) {
-        const bool rate = i >= numbers - kProductTiles.size();
-        const double most = rate ? std::log(best_rate / first.Number(i)) : kFarthest;
-        next[i] = std::clamp(next[i] - std::clamp(step[i], -0.5, 0.5), -kFarthest, most);
+        next[i] = std::clamp(next[i] - std::clamp(step[i], -0.5, 0.5), -kFarthest, from.most[i]);
       }
       auto then = errors(next);
       const double costs = cost(then, next);
@@ -148,7 +184,8 @@ ProductModel Fit(const std::vector<Sample>& samples, const ProductModel& first, 
 }
 
 // The part of the bar's measure that nine of ten points, each left out, are within.
-double BarScale(const ProductSurface& surface) {
+template <typename Model>
+double BarScale(const FittedSurface<Model>& surface) {
   std::vector<double> parts;
   const size_t step = std::max<size_t>(1, surface.points().rows() / kSample);
   for (size_t i = 0; i < surface.points().rows(); i += step) {
@@ -161,29 +198,40 @@ double BarScale(const ProductSurface& surface) {
   return parts.empty() ? 1 : *nine;
 }
 
+template <typename Model>
+std::string FitPoints(const SurfacePoints& points, double operand_bytes) {
+  std::vector<Sample<Model>> samples;
+  const size_t step = std::max<size_t>(1, points.rows() / kSample);
+  for (size_t i = 0; i < points.rows(); i += step) {
+    samples.push_back({Model::ShapeOf(points.Row(i)), std::log(points.Seconds(i))});
+  }
+  const Model model = Fit(samples, FirstGuess(points, operand_bytes, Model()));
+  const double scale = BarScale(FittedSurface<Model>(points, model, 1));
+  std::cout << points.rows() << " points, bars times " << scale << "\n";
+  return WriteFit(model, scale);
+}
+
 bool FitFile(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   const std::string text((std::istreambuf_iterator<char>(in)), {});
-  auto points = SurfacePoints::Parse(text);
+  const auto points = SurfacePoints::Parse(text);
   if (!points.ok()) {
     std::cerr << path << ": " << points.status().message() << "\n";
     return false;
   }
-  const bool eight_bits = path.find("fp8") != std::string::npos;
-  std::vector<Sample> samples;
-  const size_t step = std::max<size_t>(1, points->rows() / kSample);
-  for (size_t i = 0; i < points->rows(); i += step) {
-    const auto at = points->Row(i);
-    samples.push_back(
-        {{.rows = at[1], .columns = at[0], .depth = at[2]}, std::log(points->Seconds(i))});
+  const double operand_bytes = path.find("fp8") != std::string::npos ? 1 : 2;
+  std::cout << path << ": " << std::flush;
+  std::string fit;
+  if (points->names() == ProductModel::Columns()) {
+    fit = FitPoints<ProductModel>(*points, operand_bytes);
+  } else if (points->names() == AttentionModel::Columns()) {
+    fit = FitPoints<AttentionModel>(*points, operand_bytes);
+  } else {
+    std::cerr << "its columns are no family's\n";
+    return false;
   }
-  const ProductModel first = FirstGuess(*points, eight_bits ? 1 : 2);
-  const double best_rate = first.sm_flops_per_s[kWidest] * std::exp(kBeyondBest);
-  const ProductModel model = Fit(samples, first, best_rate);
-  const double scale = BarScale(ProductSurface(*points, model, 1));
   std::ofstream out(path.substr(0, path.rfind('.')) + ".json");
-  out << WriteFit(model, scale);
-  std::cout << path << ": " << points->rows() << " points, bars times " << scale << "\n";
+  out << fit;
   return out.good();
 }
 

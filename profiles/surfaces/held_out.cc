@@ -35,17 +35,22 @@ absl::StatusOr<HeldOut> HeldOut::Read(const std::filesystem::path& path) {
   held_out.surface_ = name.substr(0, name.find('.'));
   held_out.table_ = name.substr(std::min(name.size(), name.find('.') + 1));
   SurfaceLibrary library(held_out.gpu_);
-  const auto surface = library.Products(held_out.surface_);
-  if (!surface.ok()) return surface.status();
-  if (*surface == nullptr || points->names() != (*surface)->points().names()) {
-    return absl::NotFoundError(
-        absl::StrCat("there is no surface ", held_out.surface_, " of ", held_out.gpu_));
-  }
-  for (size_t i = 0; i < points->rows(); ++i) {
-    const auto at = points->Row(i);
-    const SurfacePrice price = (*surface)->At({.rows = at[1], .columns = at[0], .depth = at[2]});
-    held_out.points_.push_back({points->Seconds(i), price.seconds, price.bar});
-  }
+  const auto compare = [&](const auto& surface) -> absl::Status {
+    if (!surface.ok()) return surface.status();
+    if (*surface == nullptr || points->names() != (*surface)->points().names()) {
+      return absl::NotFoundError(
+          absl::StrCat("there is no surface ", held_out.surface_, " of ", held_out.gpu_));
+    }
+    for (size_t i = 0; i < points->rows(); ++i) {
+      const SurfacePrice price = (*surface)->AtRow(points->Row(i));
+      held_out.points_.push_back({points->Seconds(i), price.seconds, price.bar});
+    }
+    return absl::OkStatus();
+  };
+  const absl::Status status = points->names() == ProductModel::Columns()
+                                  ? compare(library.Products(held_out.surface_))
+                                  : compare(library.Attention(held_out.surface_));
+  if (!status.ok()) return status;
   held_out.measured_ = *std::move(points);
   return held_out;
 }

@@ -7,6 +7,11 @@ namespace phantora {
 namespace {
 
 constexpr std::array<double, 8> kSplits = {1, 2, 3, 4, 6, 8, 12, 16};
+// Chosen by leaving out each measured point in turn (bf16 products of H100): k tells less than
+// the other sides, and libraries have kernels of their own for sides that are multiples of
+// eight elements.
+constexpr float kDepthCounts = 0.7F, kUnaligned = 0.2F;
+constexpr double kResultBytes = 2;
 constexpr double kDepthStep = 64;  // elements of k that a kernel takes at a time
 
 constexpr std::array<const char*, 9 + kProductTiles.size()> kNames = {
@@ -64,9 +69,21 @@ double& ProductModel::Number(size_t i) {
   }
 }
 
+ProductShape ProductModel::ShapeOf(absl::Span<const float> row) {
+  return {.rows = row[1], .columns = row[0], .depth = row[2]};
+}
+
+Coordinates ProductModel::At(const ProductShape& shape) {
+  // A batch is taken for more columns: as many tiles.
+  const double columns = shape.columns * shape.batch;
+  return {static_cast<float>(std::log(columns)), static_cast<float>(std::log(shape.rows)),
+          static_cast<float>(std::log(shape.depth)) * kDepthCounts,
+          std::fmod(shape.columns, 8) == 0 ? 0 : kUnaligned};
+}
+
 double ProductModel::Seconds(const ProductShape& shape) const {
   const double bytes = shape.batch * (operand_bytes * shape.depth * (shape.rows + shape.columns) +
-                                      result_bytes * shape.rows * shape.columns);
+                                      kResultBytes * shape.rows * shape.columns);
   const double part = bytes / cache_bytes, in_cache = 1 / (1 + part * part);
   const double traffic =
       Fourth(bytes * (in_cache / cache_bytes_per_s + (1 - in_cache) / memory_bytes_per_s));

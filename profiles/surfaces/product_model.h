@@ -5,9 +5,12 @@
 
 #include <array>
 #include <cstddef>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/types/span.h"
+#include "profiles/surfaces/local_regression.h"
 
 namespace phantora {
 
@@ -33,10 +36,13 @@ inline constexpr std::array<std::pair<int, int>, 12> kProductTiles = {{{64, 8},
 
 // Of one GPU, type of numbers and library.
 struct ProductModel {
+  using Shape = ProductShape;
+  static constexpr size_t kDimensions = 4;
+
   int sms = 0;
-  double operand_bytes = 2, result_bytes = 2;  // of an element
-  double start_s = 0;                          // of the smallest product
-  double wave_s = 0;                           // of each wave of tiles, to fill and drain
+  double operand_bytes = 2;  // of an element; one of the result has two
+  double start_s = 0;        // of the smallest product
+  double wave_s = 0;         // of each wave of tiles, to fill and drain
   double memory_bytes_per_s = 0;
   double cache_bytes = 0, cache_bytes_per_s = 0;  // what stays there, read from there
   double operand_bytes_per_s = 0;                 // all SMs' tiles, from the second-level cache
@@ -48,6 +54,11 @@ struct ProductModel {
   static absl::Span<const char* const> Names();
   double& Number(size_t i);
   double Number(size_t i) const { return const_cast<ProductModel*>(this)->Number(i); }
+
+  // m, n and k of torch.nn.functional.linear: tokens, features, from.
+  static std::vector<std::string> Columns() { return {"m", "n", "k"}; }
+  static ProductShape ShapeOf(absl::Span<const float> row);
+  static Coordinates At(const ProductShape& shape);
 
   // The quickest of all tiles and splits of k, as a library that chooses well would: waves of tiles
   // on SMs (the last one as long as a full one), or traffic, whichever is longer.

@@ -1,5 +1,6 @@
 #include "profiles/surfaces/surface_library.h"
 
+#include <algorithm>
 #include <string_view>
 #include <utility>
 
@@ -17,49 +18,100 @@ std::optional<std::string_view> Embedded(const std::string& path) {
   return std::nullopt;
 }
 
-}  // namespace
-
-std::string SurfaceLibrary::NameFor(const KernelWork& work, WorkFamily family) {
-  if (family != WorkFamily::kGemm || work.shape[0] < 1 || work.shape[1] < 1 || work.shape[2] < 1) {
-    return "";
-  }
-  switch (work.precision) {
+// Of surfaces' names; nullptr: there are none for it.
+const char* TypeOf(MathPrecision precision) {
+  switch (precision) {
     case MathPrecision::kBf16:
     case MathPrecision::kFp16:  // at bf16's rate on every GPU that has both
-      return "gemm_bf16";
+      return "bf16";
     case MathPrecision::kFp8:
-      return "gemm_fp8";
+      return "fp8";
     default:
-      return "";
+      return nullptr;
   }
 }
 
-absl::StatusOr<const ProductSurface*> SurfaceLibrary::Products(const std::string& name) {
-  const auto known = products_.find(name);
-  if (known != products_.end()) return known->second.get();
+}  // namespace
+
+template <typename Model>
+absl::StatusOr<const FittedSurface<Model>*> SurfaceLibrary::Load(const std::string& name,
+                                                                 Known<Model>& known) {
+  const auto found = known.find(name);
+  if (found != known.end()) return found->second.get();
   const std::string path = absl::StrCat("profiles/data/", gpu_, "/surfaces/", name);
   const auto file = Embedded(path + ".surface"), fit = Embedded(path + ".json");
-  if (!file || !fit) return (products_[name] = nullptr).get();
+  if (!file || !fit) return (known[name] = nullptr).get();
   auto points = SurfacePoints::Parse(*file);
   if (!points.ok()) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": ", points.status().message()));
   }
-  auto surface = ProductSurface::Create(*std::move(points), *fit);
+  auto surface = FittedSurface<Model>::Create(*std::move(points), *fit);
   if (!surface.ok()) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": ", surface.status().message()));
   }
-  return (products_[name] = *std::move(surface)).get();
+  return (known[name] = *std::move(surface)).get();
+}
+
+absl::StatusOr<const FittedSurface<ProductModel>*> SurfaceLibrary::Products(
+    const std::string& name) {
+  return Load(name, products_);
+}
+
+absl::StatusOr<const FittedSurface<AttentionModel>*> SurfaceLibrary::Attention(
+    const std::string& name) {
+  return Load(name, attention_);
 }
 
 absl::StatusOr<std::optional<SurfacePrice>> SurfaceLibrary::Find(const KernelWork& work,
                                                                  WorkFamily family) {
-  const std::string name = NameFor(work, family);
-  if (name.empty()) return std::nullopt;
-  const auto surface = Products(name);
+  if (family == WorkFamily::kGemm) return FindProduct(work);
+  if (family == WorkFamily::kAttention) return FindAttention(work);
+  return std::nullopt;
+}
+
+absl::StatusOr<std::optional<SurfacePrice>> SurfaceLibrary::FindProduct(const KernelWork& work) {
+  const double m = work.shape[0], n = work.shape[1], k = work.shape[2], batch = work.shape[3];
+  const char* const type = TypeOf(work.precision);
+  if (type == nullptr || m < 1 || n < 1 || k < 1) return std::nullopt;
+  const auto surface = Products(absl::StrCat("gemm_", type));
   if (!surface.ok()) return surface.status();
   if (*surface == nullptr) return std::nullopt;
-  const double batch = work.shape[3] > 0 ? work.shape[3] : 1;
-  return (*surface)->At({work.shape[0], work.shape[1], work.shape[2], batch});
+  return (*surface)->At({.rows = m, .columns = n, .depth = k, .batch = std::max(1.0, batch)});
+}
+
+absl::StatusOr<std::optional<SurfacePrice>> SurfaceLibrary::FindAttention(const KernelWork& work) {
+  const auto [batch, heads, queries, keys, width] = work.shape;
+  const char* const type = TypeOf(work.precision);
+  if (type == nullptr || work.backward || work.kv_heads < 1 || heads < work.kv_heads || width < 1) {
+    return std::nullopt;
+  }
+  std::optional<SurfacePrice> price;
+  const auto add = [&](const char* kind, const AttentionShape& shape) -> absl::Status {
+    if (shape.batch < 1 || shape.queries < 1 || shape.keys < 1) return absl::OkStatus();
+    const auto surface = Attention(absl::StrCat("attention_", kind, "_", type));
+    if (!surface.ok()) return surface.status();
+    if (*surface == nullptr) return absl::OkStatus();
+    const SurfacePrice part = (*surface)->At(shape);
+    if (!price) {
+      price = part;
+      return absl::OkStatus();
+    }
+    // Both in one launch: it begins once.
+    const double begin = std::min((*surface)->model().start_s, part.seconds / 2);
+    price = {price->seconds + part.seconds - begin, std::max(price->bar, part.bar)};
+    return absl::OkStatus();
+  };
+  AttentionShape shape = {.batch = batch,
+                          .queries = queries,
+                          .keys = keys,
+                          .heads = heads,
+                          .kv_heads = work.kv_heads,
+                          .width = width,
+                          .window = work.window};
+  if (const auto status = add(queries > 1 ? "prompt" : "token", shape); !status.ok()) return status;
+  shape.batch = work.single_queries, shape.queries = 1, shape.keys = work.single_keys;
+  if (const auto status = add("token", shape); !status.ok()) return status;
+  return price;
 }
 
 }  // namespace phantora

@@ -6,9 +6,12 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/status/statusor.h"
-#include "profiles/surfaces/product_surface.h"
+#include "profiles/surfaces/attention_model.h"
+#include "profiles/surfaces/fitted_surface.h"
+#include "profiles/surfaces/product_model.h"
 #include "profiles/work/kernel_work.h"
 
 namespace phantora {
@@ -22,15 +25,22 @@ class SurfaceLibrary {
   // were not. Errors: a surface's file is malformed (they are compiled into the program).
   absl::StatusOr<std::optional<SurfacePrice>> Find(const KernelWork& work, WorkFamily family);
 
-  // The surface of this name, as its file's; nullptr: there is none. Errors: as above.
-  absl::StatusOr<const ProductSurface*> Products(const std::string& name);
-
-  // The name of the surface for such work; empty: none is for it.
-  static std::string NameFor(const KernelWork& work, WorkFamily family);
+  // The surface of this name, as its file's; nullptr: there is none. Errors: as above, or it is
+  // another family's.
+  absl::StatusOr<const FittedSurface<ProductModel>*> Products(const std::string& name);
+  absl::StatusOr<const FittedSurface<AttentionModel>*> Attention(const std::string& name);
 
  private:
+  template <typename Model>
+  using Known = std::map<std::string, std::unique_ptr<FittedSurface<Model>>>;
+  template <typename Model>
+  absl::StatusOr<const FittedSurface<Model>*> Load(const std::string& name, Known<Model>& known);
+  absl::StatusOr<std::optional<SurfacePrice>> FindProduct(const KernelWork& work);
+  absl::StatusOr<std::optional<SurfacePrice>> FindAttention(const KernelWork& work);
+
   const std::string gpu_;
-  std::map<std::string, std::unique_ptr<ProductSurface>> products_;  // nullptr: there is none
+  Known<ProductModel> products_;  // nullptr: there is none
+  Known<AttentionModel> attention_;
 };
 
 }  // namespace phantora

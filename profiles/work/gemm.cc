@@ -80,7 +80,7 @@ class Gemm : public WorkForm {
     work.flops = 2 * parts * parts * m * n * k * batch;
     work.bytes = parts * Bytes(precision_) * batch * (m * k + k * n + m * n);
     work.written_bytes = parts * Bytes(precision_) * batch * m * n;
-    if (splits > 1) work.added_up_bytes = parts * batch * m * n * (4 * splits + Bytes(precision_));
+    if (splits > 1) work.beside_bytes = parts * batch * m * n * (4 * splits + Bytes(precision_));
     if (tile_m_ == 0) return work;
     // Whichever of its sides a name gives first.
     const double one = std::ceil(m / tile_m_) * std::ceil(n / tile_n_);

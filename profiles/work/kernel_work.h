@@ -33,9 +33,18 @@ enum class MathPrecision { kFp64, kFp32, kTf32, kFp16, kBf16, kFp8, kInt8 };
 inline constexpr int kMathPrecisions = 7;
 const char* Name(MathPrecision precision);
 
+// The memory that a launch sees.
+class LaunchMemory {
+ public:
+  virtual ~LaunchMemory() = default;
+  // false: not all of it is mapped; what was read until there is in `out`.
+  virtual bool Read(uint64_t address, void* out, uint64_t bytes) const = 0;
+};
+
 struct LaunchShape {
   uint32_t grid[3] = {1, 1, 1}, block[3] = {1, 1, 1};  // blocks, threads
   absl::Span<const uint8_t> parameters;
+  const LaunchMemory* memory = nullptr;  // if it can be looked at
 
   // 0 beyond the end.
   template <typename T>
@@ -60,8 +69,9 @@ struct KernelWork {
   // waves can be counted; 0 if that is not known.
   double tiles = 0;
   double blocks = 0, threads = 0;  // of the launch
-  // Of a product whose parts of k another launch adds up: what that moves.
-  double added_up_bytes = 0;
+  // What other launches move that are measured together with this one: that adds up the parts of a
+  // product, that writes keys and values into the cache.
+  double beside_bytes = 0;
   bool tensor = false;  // the FLOPs of a kernel without a rule are tensor cores'
   bool backward = false;
   bool guessed = false;  // part of it is assumed, e.g. how often a loop is run
@@ -70,6 +80,11 @@ struct KernelWork {
   // a product, as cuBLAS calls them (m features of n tokens); batch, heads, queries, keys, width of
   // attention. 0 where there is nothing.
   std::array<double, 5> shape{};
+  // Of causal attention: heads of keys and values (0: not known, or not causal), and the keys
+  // that a query sees at most (0: all). Beside the sequences of `shape`, which have several
+  // queries, there may be others with one query each, over so many keys on average.
+  double kv_heads = 0, window = 0;
+  double single_queries = 0, single_keys = 0;
 };
 
 // Sizes beyond it are taken for a misunderstanding.

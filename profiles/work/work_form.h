@@ -42,6 +42,7 @@ struct FoundForm {
 
 FoundForm FindGemm(const KernelFacts& kernel);
 FoundForm FindAttention(const KernelFacts& kernel);
+FoundForm FindFlash3(const KernelFacts& kernel);
 FoundForm FindConvolution(const KernelFacts& kernel);
 FoundForm FindElementwise(const KernelFacts& kernel);
 FoundForm FindReduction(const KernelFacts& kernel);

@@ -41,6 +41,16 @@ GPUS = {
     "b200_sxm": ("b200-sxm-180gb", 148),
 }
 PRODUCT = ("m", "n", "k")
+ATTENTION = (
+    "batch_size",
+    "isl",
+    "num_heads",
+    "num_key_value_heads",
+    "head_dim",
+    "step",
+    "window_size",
+)
+FLASH3 = {"kernel_source": "vllm_flash_attn_fa3"}
 
 # Ours, the folder and table, the shape's columns, what rows must have, and of which software: of the first
 # version that a GPU has, points are fitted to; of the second list the first that it has is held out whole.
@@ -66,6 +76,38 @@ TABLES = [
         "gemm/{}/gemm_perf.parquet",
         PRODUCT,
         {"gemm_dtype": "fp8_block", "kernel_source": "DeepGemmFp8BlockScaledMMKernel"},
+        ["vllm/0.24.0"],
+        [],
+    ),
+    (
+        "attention_prompt_bf16",
+        "attention/{}/context_attention_perf.parquet",
+        ATTENTION,
+        FLASH3 | {"kv_cache_dtype": "bfloat16"},
+        ["vllm/0.24.0"],
+        [],
+    ),
+    (
+        "attention_prompt_fp8",
+        "attention/{}/context_attention_perf.parquet",
+        ATTENTION,
+        FLASH3 | {"kv_cache_dtype": "fp8"},
+        ["vllm/0.24.0"],
+        [],
+    ),
+    (
+        "attention_token_bf16",
+        "attention/{}/generation_attention_perf.parquet",
+        ATTENTION,
+        FLASH3 | {"kv_cache_dtype": "bfloat16"},
+        ["vllm/0.24.0"],
+        [],
+    ),
+    (
+        "attention_token_fp8",
+        "attention/{}/generation_attention_perf.parquet",
+        ATTENTION,
+        FLASH3 | {"kv_cache_dtype": "fp8"},
         ["vllm/0.24.0"],
         [],
     ),

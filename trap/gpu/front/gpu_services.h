@@ -10,6 +10,7 @@
 #include "absl/types/span.h"
 #include "clock/time_source.h"
 #include "clock/virtual_time.h"
+#include "profiles/work/kernel_work.h"
 #include "trap/call_log.h"
 #include "trap/unknowns.h"
 
@@ -62,6 +63,7 @@ struct KernelLaunch {
   const KnownKernel* kernel = nullptr;   // if kernels are given names
   absl::Span<const uint8_t> parameters;  // as many as its rule needs
   std::optional<double> moved_bytes;     // of libcuda's own copies and fills
+  const LaunchMemory* memory = nullptr;  // for rules whose work depends on data
 };
 
 // Between which memories a copy goes. A fill reads none.

@@ -21,6 +21,17 @@ namespace {
 constexpr int kMostLaunchesAtOnce = 4096;
 constexpr VirtualSpan kCircleCost = VirtualSpan::Microseconds(10);
 
+class MemoryOfLaunch : public LaunchMemory {
+ public:
+  explicit MemoryOfLaunch(AddressSpace& memory) : memory_(memory) {}
+  bool Read(uint64_t address, void* out, uint64_t bytes) const override {
+    return !memory_.Read(address, out, bytes);
+  }
+
+ private:
+  AddressSpace& memory_;
+};
+
 }  // namespace
 
 Progress QmdQueue::Start(ExecutionContext& context, uint64_t address) {
@@ -80,7 +91,8 @@ void QmdQueue::PriceKernel(ExecutionContext& context, Running& running) {
     if (context.services.missing != nullptr) bytes = std::max(bytes, known.parameter_bytes);
     parameters = ParametersOf(context, qmd, bytes);
   }
-  const KernelLaunch launch = {&qmd, running.known.get(), parameters, running.moved_bytes};
+  const MemoryOfLaunch memory(context.memory());
+  const KernelLaunch launch = {&qmd, running.known.get(), parameters, running.moved_bytes, &memory};
   running.price = context.services.pricer->Kernel(launch);
   if (context.services.missing != nullptr && running.internal == nullptr) {
     running.price = context.services.missing->Of(launch, running.price, context.memory());

@@ -37,7 +37,8 @@ LaunchShape ShapeOf(const KernelLaunch& launch) {
   const Qmd& qmd = *launch.qmd;
   return {.grid = {qmd.grid.x, qmd.grid.y, qmd.grid.z},
           .block = {qmd.block.x, qmd.block.y, qmd.block.z},
-          .parameters = launch.parameters};
+          .parameters = launch.parameters,
+          .memory = launch.memory};
 }
 
 // A file may have a shipped GPU's name and be another.
@@ -133,11 +134,12 @@ std::optional<TimeEstimate> KernelPricer::Surface(const KernelWork& work, WorkFa
     time.seconds *= estimate.seconds / there;
     time.error = std::hypot(time.error, measured_->error[static_cast<size_t>(family)]);
   }
-  if (work.added_up_bytes > 0) {
-    // It was measured until its parts were added up, which is a launch of its own here.
-    KernelWork sum;
-    sum.bytes = work.added_up_bytes;
-    const double alone = time.seconds - EstimateOf(sum, WorkFamily::kOther, *rates_, sms_).seconds;
+  if (work.beside_bytes > 0) {
+    // These are launches of their own here.
+    KernelWork beside;
+    beside.bytes = work.beside_bytes;
+    const double alone =
+        time.seconds - EstimateOf(beside, WorkFamily::kOther, *rates_, sms_).seconds;
     time.seconds = std::max(alone, time.seconds / 2);
   }
   return time;
@@ -194,7 +196,8 @@ Price KernelPricer::Kernel(const KernelLaunch& launch) {
       launch.kernel->fingerprint,
       {shape.grid[0], shape.grid[1], shape.grid[2], shape.block[0], shape.block[1], shape.block[2]},
       {work.flops, work.bytes, work.cached_bytes, work.tiles, work.written_bytes, work.shape[0],
-       work.shape[1], work.shape[2], work.shape[3], work.shape[4]}};
+       work.shape[1], work.shape[2], work.shape[3], work.shape[4], work.kv_heads, work.window,
+       work.single_queries, work.single_keys}};
   if (const auto known = prices_.find(key); known != prices_.end()) return known->second;
   if (prices_.size() >= kMostPrices) prices_.clear();
   return prices_[key] = Known(work, launch);

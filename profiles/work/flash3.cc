@@ -1,0 +1,207 @@
+// Attention of FlashAttention 3: forward, for Hopper.
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "profiles/work/kernel_symbol.h"
+#include "profiles/work/work_form.h"
+
+namespace phantora {
+namespace {
+
+// Where the only parameter, a struct of 2,176 bytes, keeps what says the size: mainloop, epilogue
+// and scheduler of hopper/mainloop_fwd_sm90_tma_gmma_ws.hpp. Seen in the launches of vLLM 0.8.5's
+// build for attention of known size. Offsets from the struct; i32, and pointers of 64 bits.
+constexpr uint32_t kBytes = 2176;
+constexpr uint32_t kRows = 0x8, kWidth = 0xc, kHeads = 0x10;  // of queries; rows of all sequences
+constexpr uint32_t kKeys = 0x70, kKeyWidth = 0x74, kKvHeads = 0x78;  // keys, or of a page
+constexpr uint32_t kBatch = 0xd4;
+constexpr uint32_t kMostKeys = 0x170;  // of a sequence
+constexpr uint32_t kPageTable = 0x198;
+constexpr uint32_t kWindowLeft = 0x61c, kSplits = 0x624;
+constexpr uint32_t kQueryStarts = 0x630, kKeyStarts = 0x638, kUsedKeys = 0x650;  // pointers
+
+constexpr double kMostSequences = 1 << 16;  // that are looked at
+constexpr double kTile = 128;
+
+// i32 values from GPU memory; empty: they cannot be read.
+std::vector<int32_t> ReadAll(const LaunchShape& launch, uint64_t address, size_t count) {
+  std::vector<int32_t> values(count);
+  if (address == 0 || launch.memory == nullptr ||
+      !launch.memory->Read(address, values.data(), count * sizeof(int32_t))) {
+    return {};
+  }
+  return values;
+}
+
+class Flash3Forward : public WorkForm {
+ public:
+  Flash3Forward(std::string_view symbol, uint32_t offset) : offset_(offset) {
+    precision_ = Has(symbol, "float_e4m3") ? MathPrecision::kFp8
+                 : Has(symbol, "bfloat16") ? MathPrecision::kBf16
+                                           : MathPrecision::kFp16;
+    // CollectiveMainloopFwdSm90<..., arch::Sm90, Is_causal, Is_local, ...>.
+    const size_t flags = symbol.find("4arch4Sm90E");
+    const auto flag = [&](size_t at) {
+      return flags != symbol.npos && symbol.substr(flags + 11 + 4 * at, 4) == "Lb1E";
+    };
+    local_ = flag(1);
+    causal_ = flag(0) || local_;
+  }
+
+  KernelWork Of(const LaunchShape& launch) const override {
+    KernelWork work;
+    work.precision = precision_;
+    const auto number = [&](uint32_t at) -> double { return launch.At<int32_t>(offset_ + at); };
+    const auto pointer = [&](uint32_t at) { return launch.At<uint64_t>(offset_ + at); };
+    const double rows = number(kRows), heads = number(kHeads), width = number(kWidth),
+                 kv_heads = number(kKvHeads), batch = number(kBatch);
+    for (const double size : {rows, heads, width, kv_heads, batch}) {
+      work.checked &= size >= 1 && size < kLargestDimension;
+    }
+    work.checked &= number(kKeyWidth) == width && heads >= kv_heads && batch < kMostSequences;
+    if (!work.checked) return work;
+
+    const auto count = static_cast<size_t>(batch);
+    std::vector<int32_t> queries(count, static_cast<int32_t>(rows)), keys;
+    if (const uint64_t starts = pointer(kQueryStarts); starts != 0) {
+      if (!Differences(ReadAll(launch, starts, count + 1), rows, queries)) {
+        queries.assign(count, static_cast<int32_t>(rows / batch));
+        work.guessed = true;
+      }
+    }
+    const double most_keys = std::max(1.0, number(kMostKeys));
+    if (const uint64_t used = pointer(kUsedKeys); used != 0) {
+      keys = ReadAll(launch, used, count);
+    } else if (const uint64_t starts = pointer(kKeyStarts); starts != 0) {
+      keys.resize(count);
+      if (!Differences(ReadAll(launch, starts, count + 1), number(kKeys), keys)) keys.clear();
+    } else {
+      keys.assign(count, static_cast<int32_t>(number(kKeys)));
+    }
+    const auto possible = [](int32_t each) { return each >= 0 && each < kLargestDimension; };
+    if (keys.empty() || !std::all_of(keys.begin(), keys.end(), possible)) {
+      keys.assign(count, static_cast<int32_t>(std::min(most_keys, kLargestDimension)));
+      work.guessed = true;
+    }
+    Add(queries, keys, heads, kv_heads, width, number(kWindowLeft) + 1, work);
+    // Beside it: what is new goes into the cache, parts are added up.
+    const double bytes = Bytes(precision_);
+    if (pointer(kPageTable) != 0) work.beside_bytes = 4 * bytes * rows * kv_heads * width;
+    const double splits = number(kSplits);
+    if (splits > 1 && splits < kLargestDimension) {
+      work.beside_bytes += rows * heads * width * (4 * splits + 2);
+    }
+    return work;
+  }
+
+ private:
+  // From where each sequence begins, how long it is; false: that cannot be.
+  static bool Differences(const std::vector<int32_t>& starts, double all,
+                          std::vector<int32_t>& lengths) {
+    if (starts.size() != lengths.size() + 1 || starts[0] != 0 || starts.back() > all) return false;
+    for (size_t i = 0; i < lengths.size(); ++i) {
+      if (starts[i + 1] < starts[i]) return false;
+      lengths[i] = starts[i + 1] - starts[i];
+    }
+    return starts.back() > 0;
+  }
+
+  void Add(const std::vector<int32_t>& queries, const std::vector<int32_t>& keys, double heads,
+           double kv_heads, double width, double window, KernelWork& work) const {
+    struct Sum {
+      double sequences = 0, queries = 0, keys = 0, pairs = 0;
+    } prompts, singles;
+    if (!local_ || window < 1) window = 0;
+    for (size_t i = 0; i < queries.size(); ++i) {
+      const double q = queries[i], k = std::max<double>(keys[i], queries[i]);
+      if (q < 1) continue;  // sequences of a CUDA graph that are not used
+      Sum& sum = q > 1 ? prompts : singles;
+      sum.sequences += 1, sum.queries += q, sum.keys += k;
+      sum.pairs += q * (causal_ ? k - (q - 1) / 2 : k);
+      const double seen = window > 0 ? std::min(k, window) : causal_ ? k - (q - 1) / 2 : k;
+      work.flops += 4 * heads * width * q * seen;
+      work.bytes +=
+          Bytes(precision_) * (2 * heads * q * width +
+                               2 * kv_heads * width * (window > 0 ? std::min(k, window + q) : k));
+      work.tiles += heads * std::ceil(q / kTile);
+    }
+    const Sum& main = prompts.sequences > 0 ? prompts : singles;
+    if (main.sequences == 0) return;
+    // As many equal sequences, with as many pairs of queries and keys.
+    const double each = main.queries / main.sequences;
+    const double seen = main.pairs / main.queries;
+    work.shape = {main.sequences, heads, each, causal_ ? seen + (each - 1) / 2 : seen, width};
+    if (!causal_ && prompts.sequences > 0) return;
+    work.kv_heads = kv_heads;
+    work.window = window;
+    if (&main == &prompts && singles.sequences > 0) {
+      work.single_queries = singles.sequences;
+      work.single_keys = singles.keys / singles.sequences;
+    }
+  }
+
+  const uint32_t offset_;
+  MathPrecision precision_;
+  bool causal_ = false, local_ = false;
+};
+
+// Adds up the parts of keys that were split: FlashAttnFwdCombine.
+class Flash3Combine : public WorkForm {
+ public:
+  explicit Flash3Combine(uint32_t offset) : offset_(offset) {}
+
+  KernelWork Of(const LaunchShape& launch) const override {
+    KernelWork work;
+    work.bytes = 1;
+    for (const uint32_t at : {0x8, 0xc, 0x14}) {  // rows, width, heads
+      const double size = launch.At<int32_t>(offset_ + at);
+      work.checked &= size >= 1 && size < kLargestDimension;
+      work.bytes *= size;
+    }
+    const double splits = launch.At<int32_t>(offset_ + 0x10);
+    work.checked &= splits >= 1 && splits < kLargestDimension;
+    work.bytes *= 4 * splits + 2;
+    return work;
+  }
+
+ private:
+  const uint32_t offset_;
+};
+
+// Plans the tiles of sequences: prepare_varlen_num_blocks. Four lists of numbers.
+class Flash3Plan : public WorkForm {
+ public:
+  explicit Flash3Plan(uint32_t batch) : batch_(batch) {}
+
+  KernelWork Of(const LaunchShape& launch) const override {
+    KernelWork work;
+    const double batch = launch.At<int32_t>(batch_);
+    work.checked = batch >= 1 && batch < kLargestDimension;
+    work.bytes = 16 * batch;
+    return work;
+  }
+
+ private:
+  const uint32_t batch_;
+};
+
+}  // namespace
+
+FoundForm FindFlash3(const KernelFacts& kernel) {
+  const std::string_view symbol = kernel.symbol;
+  if (Has(symbol, "FlashAttnFwdCombine") && kernel.parameter_bytes >= 0x18) {
+    return {WorkFamily::kAttention, std::make_shared<Flash3Combine>(kernel.Offset(0))};
+  }
+  if (Has(symbol, "prepare_varlen_num_blocks_kernel") && kernel.parameter_bytes == 129) {
+    return {WorkFamily::kOther, std::make_shared<Flash3Plan>(0x40)};
+  }
+  // Of other builds the struct has another size, and its fields lie elsewhere.
+  if (Has(symbol, "FlashAttnFwdSm90") && kernel.parameters.size() == 1 &&
+      kernel.parameters[0].size == kBytes) {
+    return {WorkFamily::kAttention, std::make_shared<Flash3Forward>(symbol, kernel.Offset(0))};
+  }
+  return {};
+}
+
+}  // namespace phantora

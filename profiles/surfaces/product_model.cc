@@ -74,16 +74,14 @@ ProductShape ProductModel::ShapeOf(absl::Span<const float> row) {
 }
 
 Coordinates ProductModel::At(const ProductShape& shape) {
-  // A batch is taken for more columns: as many tiles.
-  const double columns = shape.columns * shape.batch;
-  return {static_cast<float>(std::log(columns)), static_cast<float>(std::log(shape.rows)),
+  return {static_cast<float>(std::log(shape.columns)), static_cast<float>(std::log(shape.rows)),
           static_cast<float>(std::log(shape.depth)) * kDepthCounts,
           std::fmod(shape.columns, 8) == 0 ? 0 : kUnaligned};
 }
 
 double ProductModel::Seconds(const ProductShape& shape) const {
-  const double bytes = shape.batch * (operand_bytes * shape.depth * (shape.rows + shape.columns) +
-                                      kResultBytes * shape.rows * shape.columns);
+  const double bytes = operand_bytes * shape.depth * (shape.rows + shape.columns) +
+                       kResultBytes * shape.rows * shape.columns;
   const double part = bytes / cache_bytes, in_cache = 1 / (1 + part * part);
   const double traffic =
       Fourth(bytes * (in_cache / cache_bytes_per_s + (1 - in_cache) / memory_bytes_per_s));
@@ -92,13 +90,11 @@ double ProductModel::Seconds(const ProductShape& shape) const {
   double sum = 0, best = 0;
   for (const double splits : kSplits) {
     const double depth = std::ceil(shape.depth / splits / kDepthStep) * kDepthStep;
-    const double add_up = splits == 1 ? 0
-                                      : split_s + 8 * splits * shape.batch * shape.rows *
-                                                      shape.columns / split_bytes_per_s;
+    const double add_up =
+        splits == 1 ? 0 : split_s + 8 * splits * shape.rows * shape.columns / split_bytes_per_s;
     for (size_t i = 0; i < kProductTiles.size(); ++i) {
       const auto [high, wide] = kProductTiles[i];
-      const double tiles =
-          shape.batch * splits * std::ceil(shape.rows / high) * std::ceil(shape.columns / wide);
+      const double tiles = splits * std::ceil(shape.rows / high) * std::ceil(shape.columns / wide);
       const double waves = std::ceil(tiles / sms);
       const double compute = waves * (2.0 * high * wide * depth / sm_flops_per_s[i] + wave_s);
       const double operands = tiles * (high + wide) * depth * operand_bytes / operand_bytes_per_s;

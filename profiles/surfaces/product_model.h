@@ -15,9 +15,9 @@
 namespace phantora {
 
 struct ProductShape {
-  // batch products of weights [rows, depth] with columns vectors of depth: in cuBLAS's terms m,
+  // A product of weights [rows, depth] with `columns` vectors of depth: in cuBLAS's terms m,
   // n and k; in torch.nn.functional.linear's, `columns` tokens, `rows` features from `depth`.
-  double rows = 1, columns = 1, depth = 1, batch = 1;
+  double rows = 1, columns = 1, depth = 1;
 };
 
 // The sides of the output tiles that libraries have kernels for.

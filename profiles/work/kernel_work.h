@@ -70,10 +70,11 @@ struct KernelWork {
   double tiles = 0;
   double blocks = 0, threads = 0;  // of the launch
   // What other launches move that are measured together with this one: that adds up the parts of a
-  // product, that writes keys and values into the cache.
+  // product, that makes fp8 of its input, that writes keys and values into the cache.
   double beside_bytes = 0;
   bool tensor = false;  // the FLOPs of a kernel without a rule are tensor cores'
   bool backward = false;
+  bool cutlass = false;  // a product by CUTLASS's own kernels, not by cuBLAS
   bool guessed = false;  // part of it is assumed, e.g. how often a loop is run
   bool checked = true;   // false: the launch contradicts the rule, and nothing is known
   // What tells it from other work of its family, in the family's own order: m, n, k, batch of

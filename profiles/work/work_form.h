@@ -41,6 +41,7 @@ struct FoundForm {
 };
 
 FoundForm FindGemm(const KernelFacts& kernel);
+FoundForm FindCutlass3(const KernelFacts& kernel);
 FoundForm FindAttention(const KernelFacts& kernel);
 FoundForm FindFlash3(const KernelFacts& kernel);
 FoundForm FindConvolution(const KernelFacts& kernel);

@@ -56,6 +56,34 @@ TEST(WorkRuleTest, AGridThatDoesNotFitTheSizesIsNoticed) {
   EXPECT_FALSE(rule.Of({.grid = {18, 96, 1}, .block = {128, 1, 1}, .parameters = {}}).checked);
 }
 
+// As vLLM 0.8.5 and PyTorch 2.6 launched them: parameters lie 48 bytes after the first's place.
+TEST(WorkRuleTest, ProductsOfCutlass3) {
+  constexpr uint32_t kOffset = 48;
+  Bytes bytes(kOffset + 1216);
+  Set(bytes, kOffset + 4, 100);
+  Set(bytes, kOffset + 8, 1024);
+  Set(bytes, kOffset + 12, 512);
+  Set(bytes, kOffset + 16, 2);
+  const auto work_of = [&](const char* symbol) {
+    const WorkRule rule(symbol, Parameters{{kOffset, 1216}}, {});
+    EXPECT_EQ(rule.family(), WorkFamily::kGemm) << symbol;
+    return rule.Of({.grid = {16, 1, 1}, .block = {384, 1, 1}, .parameters = bytes});
+  };
+  const KernelWork vllm = work_of(
+      "_ZN7cutlass13device_kernelIN4vllm15cutlass_3x_gemmINS_12float_e4m3_tENS_10bfloat16_tE");
+  EXPECT_TRUE(vllm.checked && vllm.cutlass);
+  EXPECT_EQ(vllm.precision, MathPrecision::kFp8);
+  EXPECT_EQ(vllm.shape, (std::array<double, 5>{1024, 100, 512, 2}));
+  EXPECT_EQ(vllm.flops, 2.0 * 100 * 1024 * 512 * 2);
+  const KernelWork three = work_of(
+      "_ZN7cutlass13device_kernelINS_4gemm6kernel13GemmUniversalIN4cute5tupleIJiiiEEENS_10bfloat16_"
+      "t");
+  EXPECT_EQ(three.shape, (std::array<double, 5>{1024, 100, 512, 1}));
+  EXPECT_EQ(three.precision, MathPrecision::kBf16);
+  Set(bytes, kOffset + 8, -1);
+  EXPECT_FALSE(work_of("_ZN7cutlass13device_kernelIN4vllm15cutlass_3x_gemmIaEE").checked);
+}
+
 TEST(WorkRuleTest, ElementsByWhatTheCodeMoves) {
   Bytes bytes(32);
   Set(bytes, 0, 1 << 20);

@@ -15,8 +15,7 @@
 namespace phantora {
 namespace {
 
-constexpr uint32_t kMostPages = 16 << 20;      // 64 GiB
-constexpr uint32_t kGrowth = 4096;             // pages at a time
+constexpr uint32_t kMostPages = 64 << 20;      // 256 GiB
 constexpr size_t kMostSeen = size_t{8} << 20;  // of 100,000 pages of each of 64 processes
 #ifndef F_SEAL_FUTURE_WRITE
 #define F_SEAL_FUTURE_WRITE 0x0010  // linux/fcntl.h
@@ -53,7 +52,47 @@ PagePool::~PagePool() {
 }
 
 bool PagePool::Equals(uint32_t number, const uint8_t* page) const {
-  return number < pages_ && std::memcmp(memory_ + number * kPageBytes, page, kPageBytes) == 0;
+  // A hole is not looked at: that would fill it.
+  return number < places_.size() && places_[number] == Place::kPage &&
+         std::memcmp(memory_ + number * kPageBytes, page, kPageBytes) == 0;
+}
+
+std::optional<uint32_t> PagePool::NewWindow() {
+  const auto first = static_cast<uint32_t>(places_.size());
+  if (kMostPages - first < kWindowPages ||
+      ftruncate(writer_.get(), static_cast<off_t>((first + kWindowPages) * kPageBytes)) != 0) {
+    return std::nullopt;
+  }
+  places_.resize(first + kWindowPages, Place::kFree);
+  return first;
+}
+
+std::optional<uint32_t> PagePool::PlaceOf(uint64_t address) {
+  const auto [window, fresh] = windows_.try_emplace(address / kWindowBytes);
+  if (fresh) {
+    const auto first = NewWindow();
+    if (!first) {
+      windows_.erase(window);
+      return std::nullopt;
+    }
+    window->second = *first;
+  }
+  return window->second + static_cast<uint32_t>(address % kWindowBytes / kPageBytes);
+}
+
+std::optional<uint32_t> PagePool::OtherPlace() {
+  if (next_other_ % kWindowPages == 0) {
+    const auto first = NewWindow();
+    if (!first) return std::nullopt;
+    next_other_ = *first;
+  }
+  return next_other_++;
+}
+
+bool PagePool::TakeZeros(uint32_t place) {
+  if (place >= places_.size() || places_[place] == Place::kPage) return false;
+  places_[place] = Place::kZeros;
+  return true;
 }
 
 uint32_t PagePool::given(pid_t process) const {
@@ -67,25 +106,29 @@ uint32_t PagePool::TakeGiven(pid_t process) {
   return given;
 }
 
-std::optional<uint32_t> PagePool::Offer(pid_t process, const uint8_t* page) {
+std::optional<uint32_t> PagePool::Offer(pid_t process, const uint8_t* page,
+                                        std::optional<uint32_t> place) {
+  if (place && Equals(*place, page)) return place;
+  const bool free = place && *place < places_.size() && places_[*place] == Place::kFree;
   const uint64_t hash = HashOf(page);
-  if (const auto found = by_hash_.find(hash); found != by_hash_.end()) {
-    if (Equals(found->second, page)) return found->second;
-    return std::nullopt;
+  const auto known = by_hash_.find(hash);
+  if (known != by_hash_.end()) {
+    if (!Equals(known->second, page)) return std::nullopt;
+    if (!free) return known->second;
+  } else {
+    if (seen_.size() >= kMostSeen) seen_.clear();
+    const auto [first, fresh] = seen_.try_emplace(hash, process);
+    if (fresh || first->second == process) return std::nullopt;
+    if (!free) place = OtherPlace();
+    if (!place) return std::nullopt;
+    ++given_[first->second];
+    seen_.erase(first);
+    by_hash_[hash] = *place;
   }
-  if (seen_.size() >= kMostSeen) seen_.clear();
-  const auto [first, fresh] = seen_.try_emplace(hash, process);
-  if (fresh || first->second == process) return std::nullopt;
-  if (pages_ == kMostPages) return std::nullopt;
-  if (pages_ % kGrowth == 0 &&
-      ftruncate(writer_.get(), static_cast<off_t>((pages_ + kGrowth) * kPageBytes)) != 0) {
-    return std::nullopt;
-  }
-  std::memcpy(memory_ + pages_ * kPageBytes, page, kPageBytes);
-  ++given_[first->second];
-  seen_.erase(first);
-  by_hash_[hash] = pages_;
-  return pages_++;
+  std::memcpy(memory_ + *place * kPageBytes, page, kPageBytes);
+  places_[*place] = Place::kPage;
+  ++pages_;
+  return place;
 }
 
 }  // namespace phantora

@@ -30,6 +30,36 @@ TEST(PagePoolTest, TakesInWhatASecondProcessHas) {
   EXPECT_FALSE(pool.Equals(2, two.data()));
 }
 
+TEST(PagePoolTest, EveryAddressHasAPlaceOfItsOwn) {
+  auto made = PagePool::Create();
+  ASSERT_TRUE(made.ok()) << made.status();
+  PagePool& pool = **made;
+  constexpr uint64_t kHere = 0x5555'0000'0000, kThere = kHere + PagePool::kWindowBytes;
+  const uint32_t here = *pool.PlaceOf(kHere), next = *pool.PlaceOf(kHere + kPageBytes);
+  EXPECT_EQ(next, here + 1);
+  const uint32_t there = *pool.PlaceOf(kThere);
+  EXPECT_NE(there, here);
+  const auto one = Page(1), two = Page(2), three = Page(3);
+  EXPECT_FALSE(pool.Offer(10, one.data(), next));
+  EXPECT_EQ(pool.Offer(11, one.data(), next), next);
+  // The same somewhere else gets its place there, too.
+  EXPECT_EQ(pool.Offer(11, one.data(), there), there);
+  // What comes later to a place that is taken goes elsewhere.
+  EXPECT_FALSE(pool.Offer(10, two.data(), next));
+  const auto other = pool.Offer(11, two.data(), next);
+  ASSERT_TRUE(other);
+  EXPECT_NE(*other, next);
+  EXPECT_TRUE(pool.Equals(*other, two.data()));
+  EXPECT_TRUE(pool.Equals(next, one.data()));
+  // Zeros stay zeros.
+  EXPECT_FALSE(pool.TakeZeros(next));
+  EXPECT_TRUE(pool.TakeZeros(here));
+  EXPECT_TRUE(pool.TakeZeros(here));
+  EXPECT_FALSE(pool.Offer(10, three.data(), here));
+  EXPECT_NE(pool.Offer(11, three.data(), here), here);
+  EXPECT_FALSE(pool.TakeZeros(1u << 31));
+}
+
 TEST(PagePoolTest, TellsWhoOfferedInVainBefore) {
   auto made = PagePool::Create();
   ASSERT_TRUE(made.ok()) << made.status();

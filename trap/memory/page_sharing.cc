@@ -1,5 +1,6 @@
 #include "trap/memory/page_sharing.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,9 +16,11 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "trap/linux/stopped_process.h"
 #include "trap/linux/unique_fd.h"
+#include "trap/log.h"
 
 namespace phantora {
 namespace {
@@ -43,6 +46,9 @@ constexpr uint64_t kSparse = 64;
 // mapping of what surrounds them, and a sixth of a rank of PyTorch is zeros in runs of two. A run
 // may cost two mappings, of which a process may have 65,530: the longest come first.
 constexpr uint64_t kShortestRun = 4, kShortestZeros = 2;
+// Pages between two that are shared which a process keeps in one mapping with them: half of what
+// ranks of PyTorch have in common lies in runs of one or two pages.
+constexpr uint64_t kLongestGap = 16;
 constexpr size_t kMostMappings = 40'000;
 constexpr uint64_t kSmallestMapping = 64 << 10;
 constexpr uint64_t kBatch = 256;  // pages read at a time
@@ -59,6 +65,15 @@ uint64_t AnonymousPages(const Proc& proc, pid_t process) {
   return resident - shared;
 }
 
+// Does a run of numbers begin here that is worth a mapping?
+bool IsRun(absl::Span<const int64_t> pages) {
+  if (pages[0] < 0 || pages.size() < kShortestRun) return false;
+  for (size_t i = 1; i < kShortestRun; ++i) {
+    if (pages[i] != pages[0] + static_cast<int64_t>(i)) return false;
+  }
+  return true;
+}
+
 bool IsZero(const uint8_t* page) {
   return page[0] == 0 && memcmp(page, page + 1, kPageBytes - 1) == 0;
 }
@@ -68,6 +83,8 @@ struct Mapping {
   unsigned long begin = 0, end = 0;
   unsigned long anonymous_kib = 0;
   bool eligible = false;
+  bool is_pool = false;
+  unsigned long offset = 0;  // in the file
 
   bool is_worth_while() const {
     return anonymous_kib * 1024 >= kShortestZeros * kPageBytes &&
@@ -77,15 +94,15 @@ struct Mapping {
   static bool Parse(const std::string& line, Mapping& mapping) {
     char access[8] = {}, name[128] = {};
     unsigned long inode = 0;
-    const int fields = sscanf(line.c_str(), "%lx-%lx %7s %*x %*s %lu %127s", &mapping.begin,
-                              &mapping.end, access, &inode, name);
-    if (fields < 4) return false;
+    const int fields = sscanf(line.c_str(), "%lx-%lx %7s %lx %*s %lu %127s", &mapping.begin,
+                              &mapping.end, access, &mapping.offset, &inode, name);
+    if (fields < 5) return false;
     // Stacks and the like have names.
     const bool is_heap = strcmp(name, "[heap]") == 0;
     const bool is_large = mapping.end - mapping.begin >= kSmallestMapping;
-    const bool is_anonymous = inode == 0 && (fields == 4 || is_heap) && is_large;
-    const bool is_pool = strstr(name, PagePool::kName) != nullptr;
-    mapping.eligible = strcmp(access, "rw-p") == 0 && (is_anonymous || is_pool);
+    const bool is_anonymous = inode == 0 && (fields == 5 || is_heap) && is_large;
+    mapping.is_pool = strstr(name, PagePool::kName) != nullptr;
+    mapping.eligible = strcmp(access, "rw-p") == 0 && (is_anonymous || mapping.is_pool);
     return true;
   }
 };
@@ -137,64 +154,108 @@ bool PageSharing::Wants(pid_t id, bool urgent) {
   return got + pool_->given(id) >= std::max(least, process.own / kWorthWhileShare);
 }
 
-void PageSharing::FindRunsIn(pid_t process, int pagemap, const Range& range,
-                             std::vector<Run>& runs) {
+std::vector<int64_t> PageSharing::Classify(pid_t process, int pagemap, const Stretch& stretch) {
   const RemoteMemory memory(process);
-  Run run;
-  const auto finish = [&] {
-    if (run.pages >= (run.number == kZeros ? kShortestZeros : kShortestRun)) runs.push_back(run);
-    run = Run();
-  };
-  std::vector<uint8_t>& bytes = bytes_;
+  const auto [begin, end] = stretch.range;
+  const uint64_t pages = (end - begin) / kPageBytes;
+  std::vector<int64_t> what;
+  what.reserve(pages);
   std::array<uint64_t, kBatch> present;
-  for (uint64_t at = range.begin; at < range.end; at += kBatch * kPageBytes) {
-    const uint64_t count = std::min(kBatch, (range.end - at) / kPageBytes);
+  // Of the pool's memory only what the process has written to is looked at.
+  const int64_t untouched = stretch.number ? kNotLookedAt : kUntouched;
+  std::optional<uint32_t> first = stretch.number;
+  while (what.size() < pages) {
+    const uint64_t at = begin + what.size() * kPageBytes;
+    const uint64_t count = std::min(kBatch, pages - what.size());
     const auto wanted = static_cast<ssize_t>(count * sizeof(uint64_t));
     if (pread(pagemap, present.data(), static_cast<size_t>(wanted),
               static_cast<off_t>(at / kPageBytes * sizeof(uint64_t))) != wanted) {
-      return;
+      return what;
     }
     for (uint64_t i = 0; i < count;) {
-      const auto is_there = [&](uint64_t page) {
+      const auto is_own = [&](uint64_t page) {
         return (present[page] & (kPresent | kSwapped | kOfFile)) == kPresent;
       };
-      if (!is_there(i)) {
-        finish();
+      if (!is_own(i)) {
+        what.push_back(present[i] & (kPresent | kSwapped) ? kNotLookedAt : untouched);
         ++i;
         continue;
       }
       uint64_t last = i;
-      while (last < count && is_there(last)) ++last;
-      if (!memory.Read(RemoteAddress{at + i * kPageBytes}, bytes.data(), (last - i) * kPageBytes)) {
-        return;
+      while (last < count && is_own(last)) ++last;
+      if (!memory.Read(RemoteAddress{at + i * kPageBytes}, bytes_.data(),
+                       (last - i) * kPageBytes)) {
+        return what;
       }
+      if (!first && !options_.zeros_only) first = pool_->PlaceOf(begin);
       for (uint64_t page = i; page < last; ++page) {
-        const uint8_t* content = &bytes[(page - i) * kPageBytes];
-        const int64_t next = run.number + static_cast<int64_t>(run.pages);
+        const uint8_t* content = &bytes_[(page - i) * kPageBytes];
+        const auto place =
+            first ? std::make_optional(*first + static_cast<uint32_t>(what.size())) : std::nullopt;
         if (IsZero(content)) {
-          if (run.pages == 0 || run.number != kZeros) finish();
-          if (run.pages == 0) run = {at + page * kPageBytes, 0, kZeros};
-          ++run.pages;
+          what.push_back(stretch.number && pool_->TakeZeros(*place) ? *place : kZeros);
         } else if (options_.zeros_only) {
-          finish();
-        } else if (run.pages > 0 && run.number != kZeros &&
-                   pool_->Equals(static_cast<uint32_t>(next), content)) {
-          ++run.pages;
-        } else if (const auto number = pool_->Offer(process, content)) {
-          const bool follows = run.pages > 0 && run.number != kZeros && next == *number;
-          if (!follows) {
-            finish();
-            run = {at + page * kPageBytes, 0, *number};
-          }
-          ++run.pages;
+          what.push_back(kOwn);
+        } else if (const auto number = pool_->Offer(process, content, place)) {
+          what.push_back(*number);
         } else {
-          finish();
+          what.push_back(kOwn);
         }
       }
       i = last;
     }
   }
-  finish();
+  return what;
+}
+
+PageSharing::Run PageSharing::RunFrom(absl::Span<const int64_t> pages, size_t first, uint64_t begin,
+                                      size_t longest_gap) {
+  const auto number = [&](size_t page) {
+    return pages[first] + static_cast<int64_t>(page - first);
+  };
+  size_t end = first + 1;  // after the last that is shared
+  uint64_t same = 1;
+  for (size_t page = end; page < pages.size() && page - end <= longest_gap; ++page) {
+    if (pages[page] == number(page)) {
+      end = page + 1;
+      ++same;
+    } else if (pages[page] == kNotLookedAt || IsRun(pages.subspan(page))) {
+      break;
+    }
+  }
+  Run run = {begin + first * kPageBytes, end - first, pages[first], same};
+  if (same < kShortestRun) return run;
+  for (size_t page = first; page < end; ++page) {
+    if (pages[page] == number(page)) continue;
+    const bool zeros = pages[page] == kZeros || pages[page] == kUntouched;
+    if (!zeros || !pool_->TakeZeros(static_cast<uint32_t>(number(page)))) {
+      run.kept.push_back(begin + page * kPageBytes);
+    }
+  }
+  return run;
+}
+
+void PageSharing::FindRunsIn(pid_t process, int pagemap, const Stretch& stretch,
+                             std::vector<Run>& runs) {
+  const std::vector<int64_t> pages = Classify(process, pagemap, stretch);
+  const uint64_t begin = stretch.range.begin;
+  for (size_t i = 0; i < pages.size();) {
+    if (pages[i] == kZeros) {
+      const size_t first = i;
+      while (i < pages.size() && pages[i] == kZeros) ++i;
+      if (i - first >= kShortestZeros) {
+        runs.push_back({begin + first * kPageBytes, i - first, kZeros, i - first});
+      }
+    } else if (pages[i] >= 0) {
+      // Where the mapping has it already, it costs none, however short.
+      const bool at_home = stretch.number && pages[i] == *stretch.number + static_cast<int64_t>(i);
+      Run run = RunFrom(pages, i, begin, at_home ? 0 : kLongestGap);
+      i += run.pages;
+      if (run.same >= kShortestRun || at_home) runs.push_back(std::move(run));
+    } else {
+      ++i;
+    }
+  }
 }
 
 bool PageSharing::FindRuns(pid_t process, std::vector<Run>& runs) {
@@ -217,30 +278,56 @@ bool PageSharing::FindRuns(pid_t process, std::vector<Run>& runs) {
     }
   }
   for (const Mapping& each : eligible) {
-    FindRunsIn(process, pagemap.get(), {each.begin, each.end}, runs);
+    for (uint64_t begin = each.begin; begin < each.end;) {
+      const uint64_t window = (begin / PagePool::kWindowBytes + 1) * PagePool::kWindowBytes;
+      Stretch stretch = {{begin, std::min<uint64_t>(each.end, window)}, std::nullopt};
+      if (each.is_pool) {
+        stretch.number = static_cast<uint32_t>((each.offset + (begin - each.begin)) / kPageBytes);
+      }
+      FindRunsIn(process, pagemap.get(), stretch, runs);
+      begin = stretch.range.end;
+    }
   }
   const size_t most = mappings < kMostMappings ? (kMostMappings - mappings) / 2 : 0;
   if (runs.size() > most) {
     std::nth_element(runs.begin(), runs.begin() + static_cast<ptrdiff_t>(most), runs.end(),
-                     [](const Run& a, const Run& b) { return a.pages > b.pages; });
+                     [](const Run& a, const Run& b) { return a.same > b.same; });
     runs.resize(most);
   }
   return true;
 }
 
-bool PageSharing::Place(StoppedProcess& stopped, const Run& run, uint64_t file) const {
+bool PageSharing::Place(pid_t process, StoppedProcess& stopped, const Run& run,
+                        uint64_t file) const {
   const uint64_t bytes = run.pages * kPageBytes;
   if (options_.zeros_only) {
     // The mapping stays as it is. Not where memory is shared: there the file's bytes would come
     // back, and the call is a trapped one, which nobody would serve.
     return stopped.Call(SYS_madvise, {run.address, bytes, MADV_DONTNEED, 0, 0, 0}) == 0;
   }
+  const RemoteMemory memory(process);
+  std::vector<uint8_t> kept(run.kept.size() * kPageBytes);
+  for (size_t i = 0; i < run.kept.size(); ++i) {
+    if (!memory.Read(RemoteAddress{run.kept[i]}, &kept[i * kPageBytes], kPageBytes)) return false;
+  }
   const bool zeros = run.number == kZeros;
   const uint64_t flags = MAP_PRIVATE | MAP_FIXED | (zeros ? MAP_ANONYMOUS : 0);
   const uint64_t offset = zeros ? 0 : static_cast<uint64_t>(run.number) * kPageBytes;
-  return stopped.Call(SYS_mmap, {run.address, bytes, PROT_READ | PROT_WRITE, flags,
-                                 zeros ? ~uint64_t{0} : file, offset}) ==
-         static_cast<int64_t>(run.address);
+  if (stopped.Call(SYS_mmap, {run.address, bytes, PROT_READ | PROT_WRITE, flags,
+                              zeros ? ~uint64_t{0} : file, offset}) !=
+      static_cast<int64_t>(run.address)) {
+    return false;
+  }
+  for (size_t i = 0; i < run.kept.size(); ++i) {
+    if (memory.Write(RemoteAddress{run.kept[i]}, &kept[i * kPageBytes], kPageBytes)) continue;
+    // Only a process that is being killed, or a machine without a page: it had it a moment ago.
+    LogError(absl::StrCat("process ", process,
+                          " is ended: there was no memory to write back what it had written "
+                          "(--share-memory off does without)"));
+    kill(process, SIGKILL);
+    return false;
+  }
+  return true;
 }
 
 bool PageSharing::Share(pid_t id, uint64_t call, NotifyListener& listener,
@@ -266,14 +353,14 @@ bool PageSharing::Share(pid_t id, uint64_t call, NotifyListener& listener,
   bool done = true;
   for (const Run& run : runs) {
     // Without memory for the mapping, it stays what it was.
-    if (!Place(*stopped, run, file)) {
+    if (!Place(id, *stopped, run, file)) {
       done = false;
       break;
     }
     const bool zeros = run.number == kZeros;
     any_ |= !zeros;
-    (zeros ? zeros_ : shared_) += run.pages;
-    process.shared += run.pages;
+    (zeros ? zeros_ : shared_) += run.same;
+    process.shared += run.same;
   }
   if (!options_.zeros_only) stopped->Call(SYS_close, {file, 0, 0, 0, 0, 0});
   ReadShared(id, process);

@@ -15,6 +15,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "trap/linux/notify_listener.h"
 #include "trap/linux/proc.h"
 #include "trap/linux/real_clock.h"
@@ -72,6 +73,11 @@ class PageSharing {
   struct Range {
     uint64_t begin = 0, end = 0;  // addresses
   };
+  // Memory that is looked at: all from the pool (then from page `number` on), or none.
+  struct Stretch {
+    Range range;
+    std::optional<uint32_t> number;
+  };
   struct Process {
     uint64_t own = 0;                           // pages, after the last look
     uint64_t shared = 0;                        // pages
@@ -81,19 +87,29 @@ class PageSharing {
     bool is_known = false;  // `mapped` is
     bool moves = false;     // some of it may lie elsewhere by now
   };
-  // Pages of the process that follow each other, and have the like in the pool.
+  // Pages of the process that follow each other, and have the like in the pool, also one after the
+  // other, but for those that the process keeps.
   struct Run {
     uint64_t address = 0;
     uint64_t pages = 0;
-    int64_t number = 0;  // in the pool; kZeros
+    int64_t number = 0;            // in the pool; kZeros
+    uint64_t same = 0;             // pages that are shared by it
+    std::vector<uint64_t> kept{};  // addresses of pages
   };
-  static constexpr int64_t kZeros = -1;
+  // What a page is, where it is not a number.
+  static constexpr int64_t kZeros = -1, kUntouched = -2, kOwn = -3, kNotLookedAt = -4;
 
   explicit PageSharing(const Options& options) : options_(options), stopper_(options.children) {}
   // What can be shared; appends to `runs`. False if memory cannot be read.
   bool FindRuns(pid_t process, std::vector<Run>& runs);
-  void FindRunsIn(pid_t process, int pagemap, const Range& range, std::vector<Run>& runs);
-  bool Place(StoppedProcess& stopped, const Run& run, uint64_t file) const;
+  // The same of memory within one of the pool's windows.
+  void FindRunsIn(pid_t process, int pagemap, const Stretch& stretch, std::vector<Run>& runs);
+  // What each page of it is. Stops where memory cannot be read.
+  std::vector<int64_t> Classify(pid_t process, int pagemap, const Stretch& stretch);
+  // The run that begins with page `first`, whose memory begins at `begin`.
+  // Pages between two shared ones are kept, so many in a row.
+  Run RunFrom(absl::Span<const int64_t> pages, size_t first, uint64_t begin, size_t longest_gap);
+  bool Place(pid_t process, StoppedProcess& stopped, const Run& run, uint64_t file) const;
   // Does a part of the process's memory between these addresses come from the pool?
   bool Shares(pid_t id, uint64_t begin, uint64_t end);
   static bool MayShare(const Process& process, uint64_t begin, uint64_t end);

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <fstream>
 #include <memory>
+#include <random>
 #include <string>
 
 #include "trap/linux/fake_listener.h"
@@ -35,7 +36,8 @@ class InheritedListener : public FakeListener {
 // A child with memory whose pages are zeros or say what they are.
 class Child {
  public:
-  explicit Child(char mark) {
+  // With `mixed`, pages of each kind lie between each other, not in runs.
+  explicit Child(char mark, bool mixed = false) : mixed_(mixed) {
     EXPECT_EQ(pipe(orders_), 0);
     EXPECT_EQ(pipe(answers_), 0);
     memory_ = static_cast<char*>(
@@ -56,7 +58,8 @@ class Child {
 
   pid_t pid() const { return pid_; }
   uint64_t memory() const { return reinterpret_cast<uint64_t>(memory_); }
-  // 'c': is everything as it was written? 'w': writes to all pages, so that 'c' finds the new.
+  // Is everything as it was written? 'c': what is there; 'w': after writing to all pages, 'r': to
+  // some.
   bool Ask(char order) {
     EXPECT_EQ(write(orders_[1], &order, 1), 1);
     return Await();
@@ -70,38 +73,59 @@ class Child {
     }
     return "";
   }
+  // Of this memory.
+  int Mappings() const {
+    std::ifstream maps("/proc/" + std::to_string(pid_) + "/maps");
+    int count = 0;
+    for (std::string line; std::getline(maps, line);) {
+      const uint64_t begin = std::stoull(line, nullptr, 16);
+      count += begin >= memory() && begin < memory() + kBytes ? 1 : 0;
+    }
+    return count;
+  }
 
  private:
   // A third of the pages are zeros, a third the same in all children, a third are not.
-  static char MarkOf(uint64_t page, char mark) {
+  char MarkOf(uint64_t page, char mark) const {
+    if (mixed_) page *= 32;
     return static_cast<char>(page % 96 < 32 ? 0 : page % 96 < 64 ? 'A' : mark);
   }
+  void Set(uint64_t page, char mark) {
+    char* at = memory_ + page * kPageBytes;
+    memset(at, 1, 1);  // zeros that have a page
+    memset(at, mark, kPageBytes);
+    if (mark != 0) memcpy(at + 8, &page, sizeof page);
+    marks_[page] = mark;
+  }
   void Fill(char mark) {
-    for (uint64_t page = 0; page < kPages; ++page) {
-      char* at = memory_ + page * kPageBytes;
-      memset(at, 1, 1);  // zeros that have a page
-      memset(at, MarkOf(page, mark), kPageBytes);
-      if (*at != 0) memcpy(at + 8, &page, sizeof page);
+    for (uint64_t page = 0; page < kPages; ++page) Set(page, MarkOf(page, mark));
+  }
+  // A few pages become zeros, or what they may become in others, or what no other has.
+  void WriteAtRandom(char mark) {
+    for (int i = 0; i < 100; ++i) {
+      const char kinds[] = {0, 'A', 'B', mark};
+      Set(random_() % kPages, kinds[random_() % 4]);
     }
   }
-  bool Check(char mark) const {
+  bool Check() const {
     for (uint64_t page = 0; page < kPages; ++page) {
       const char* at = memory_ + page * kPageBytes;
-      const char expected = MarkOf(page, mark);
       for (uint64_t i = 0; i < kPageBytes; ++i) {
-        if (expected != 0 && i >= 8 && i < 16) continue;
-        if (at[i] != expected) return false;
+        if (marks_[page] != 0 && i >= 8 && i < 16) continue;
+        if (at[i] != marks_[page]) return false;
       }
-      if (expected != 0 && memcmp(at + 8, &page, sizeof page) != 0) return false;
+      if (marks_[page] != 0 && memcmp(at + 8, &page, sizeof page) != 0) return false;
     }
     return true;
   }
   [[noreturn]] void Run(char mark) {
     Fill(mark);
+    random_.seed(static_cast<unsigned>(mark));
     char answer = 'y', order = 0;
     while (write(answers_[1], &answer, 1) == 1 && read(orders_[0], &order, 1) == 1) {
       if (order == 'w') Fill(mark = 'z');
-      answer = Check(mark) ? 'y' : 'n';
+      if (order == 'r') WriteAtRandom(mark);
+      answer = Check() ? 'y' : 'n';
     }
     _exit(0);
   }
@@ -123,6 +147,11 @@ class Child {
     }
     return kib;
   }
+
+  const bool mixed_;
+  // Of the child.
+  char marks_[kPages] = {};
+  std::mt19937 random_;
 
   char* memory_ = nullptr;
   pid_t pid_ = 0;
@@ -165,6 +194,45 @@ TEST_F(PageSharingTest, EqualPagesBecomeOneAndKeepTheirBytes) {
     EXPECT_GT(child->Private(), kBytes / 1024 * 3 / 10);
   }
   EXPECT_NE(sharing_->Describe(), "");
+}
+
+TEST_F(PageSharingTest, PagesBetweenOthersAreSharedByFewMappings) {
+  Child one('1', true), two('2', true), three('3', true);
+  for (int look = 0; look < 2; ++look) {
+    for (Child* child : {&one, &two, &three}) ASSERT_TRUE(Share(*child));
+  }
+  for (Child* child : {&one, &two, &three}) {
+    EXPECT_TRUE(child->Ask('c'));
+    EXPECT_LT(child->Private(), kBytes / 1024 * 4 / 10);
+    EXPECT_LE(child->Mappings(), 4);
+  }
+  // What one writes there, and shares anew, is its own.
+  EXPECT_TRUE(one.Ask('w'));
+  EXPECT_GT(one.Private(), kBytes / 1024 * 9 / 10);
+  ASSERT_TRUE(Share(one));
+  EXPECT_LT(one.Private(), kBytes / 1024 * 4 / 10);
+  EXPECT_LE(one.Mappings(), 4);
+  // Zeros of which there are none in others do not become theirs.
+  Child four('A', true);
+  for (int look = 0; look < 2; ++look) {
+    for (Child* child : {&one, &two, &three, &four}) ASSERT_TRUE(Share(*child));
+  }
+  for (Child* child : {&one, &two, &three, &four}) EXPECT_TRUE(child->Ask('c'));
+}
+
+TEST_F(PageSharingTest, WhateverIsWrittenStaysItsWriters) {
+  Child children[] = {Child('1', true), Child('2'), Child('3', true), Child('4')};
+  for (int round = 0; round < 60; ++round) {
+    Child& writer = children[round % 4];
+    ASSERT_TRUE(writer.Ask('r')) << round;
+    ASSERT_TRUE(Share(children[round * 7 % 4])) << round;
+    for (Child& child : children) ASSERT_TRUE(child.Ask('c')) << round;
+  }
+  for (Child& child : children) ASSERT_TRUE(Share(child));
+  for (Child& child : children) {
+    EXPECT_TRUE(child.Ask('c'));
+    EXPECT_LT(child.Private(), kBytes / 1024 * 8 / 10);
+  }
 }
 
 TEST_F(PageSharingTest, ZerosAloneCanBeGivenBack) {

@@ -5,7 +5,8 @@ usage: ranks_bench.py PHANTORA_RUN TRAIN_DDP [RANKS...]     (bazel run //test:ra
 
 A small GPT with DistributedDataParallel over NCCL, a process per GPU of emulated DGX H100. Real seconds: until
 rank 0's second step has ended, and the median of the steps after it. Memory in MiB, when the last step has
-ended: private to a rank (mean), and the least that the machine had left.
+ended: private to a rank (mean), and the least that the machine had left. RUN_OPTIONS in the environment: more options
+of phantora-run, as "--memory-limit 12G".
 """
 
 import os
@@ -47,7 +48,7 @@ def measure(ranks):
     hosts = -(-ranks // GPUS_PER_HOST)
     begin = time.monotonic()
     process = subprocess.Popen(
-        [PHANTORA_RUN, "--no-status", "--cluster", f"dgx-h100:{hosts}",
+        [PHANTORA_RUN, "--no-status", *os.environ.get("RUN_OPTIONS", "").split(), "--cluster", f"dgx-h100:{hosts}",
          "--ranks-per-host", str(min(ranks, GPUS_PER_HOST)),
          "--", PYTHON, "-u", TRAIN, "--backend", "nccl", "--steps", str(STEPS)],
         text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=dict(os.environ, OMP_NUM_THREADS="1"))

@@ -16,7 +16,7 @@ namespace {
 
 // The machine's state costs microseconds, a look at all processes may cost milliseconds for each:
 // it takes this part of a processor at most, or the second where memory is nearly used up.
-constexpr auto kAskEvery = std::chrono::milliseconds(100);
+constexpr auto kAskEvery = std::chrono::milliseconds(20);
 constexpr auto kLookEvery = std::chrono::seconds(1);
 constexpr int kLookShare = 50, kUrgentShare = 4;
 // With less than this part left it is worth some time to take less.
@@ -169,12 +169,20 @@ void HostMemory::Look() {
     if (use.total() > peak_.total()) peak_ = use;
   }
   const Proc::Memory machine = options_.proc->MachineMemory();
-  is_tight_ = machine.available < machine.total / kTightShare ||
-              (options_.limit != 0 && use.total() > options_.limit - options_.limit / kTightShare);
+  available_then_ = machine.available;
+  SeeWhetherTight(machine);
   const bool short_of_machine =
       machine.total != 0 && machine.available < ReserveOf(machine.total) / 2;
   const bool over_limit = options_.limit != 0 && use.total() > options_.limit;
   if (short_of_machine || over_limit) End(use.largest_process, "the largest process,");
+}
+
+void HostMemory::SeeWhetherTight(const Proc::Memory& machine) {
+  // What is gone since the last look was the run's, as far as is known.
+  const uint64_t since = available_then_ - std::min(available_then_, machine.available);
+  const uint64_t limit = options_.limit;
+  is_tight_ = machine.available < machine.total / kTightShare ||
+              (limit != 0 && used() + since > limit - limit / kTightShare);
 }
 
 void HostMemory::End(pid_t process, const std::string& why) {
@@ -231,6 +239,8 @@ void HostMemory::Run() {
       Look();
       looked = Clock::now();
       took = looked - now;
+    } else {
+      SeeWhetherTight(options_.proc->MachineMemory());
     }
     lock.lock();
     stopping_.wait_for(lock, kAskEvery, [this] { return stop_; });

@@ -79,6 +79,8 @@ class HostMemory : public HostSupply {
   void Stop();
   // One look of the thread's: notes what is used, and ends the largest process if it must.
   void Look();
+  // The same without a look at processes, for what has become of the machine since.
+  void SeeWhetherTight(const Proc::Memory& machine);
   // Is a look worth while before its time?
   bool IsNearTheEnd();
 
@@ -102,6 +104,7 @@ class HostMemory : public HostSupply {
   bool stop_ = false;
   std::atomic<bool> is_tight_{false};
   MemoryUse last_, peak_;
+  uint64_t available_then_ = 0;        // of the machine, at the last look
   uint64_t granted_ = 0;               // since last_ was seen
   int64_t may_allocate_until_ns_ = 0;  // of the real clock; machine's lock
   bool warned_ = false;                // of allocations that fail

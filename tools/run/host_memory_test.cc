@@ -124,6 +124,22 @@ TEST_F(HostMemoryTest, TheLargestProcessIsEndedBeforeTheMachineHasNone) {
   EXPECT_EQ(ended_, std::vector<pid_t>{13});
 }
 
+TEST_F(HostMemoryTest, WhatIsGoneSinceTheLastLookCountsTowardsTheLimit) {
+  auto options = Options();
+  options.limit = 9 * kGiB;
+  HostMemory memory(options);
+  Process(11, 4 * kGiB);
+  proc_.memory = {.total = 64 * kGiB, .available = 50 * kGiB};
+  memory.Look();
+  EXPECT_FALSE(memory.IsTight());
+  proc_.memory.available = 47 * kGiB;
+  memory.SeeWhetherTight(proc_.memory);
+  EXPECT_TRUE(memory.IsTight());
+  proc_.memory.available = 60 * kGiB;
+  memory.SeeWhetherTight(proc_.memory);
+  EXPECT_FALSE(memory.IsTight());
+}
+
 TEST_F(HostMemoryTest, ALimitCountsWhatTheRunTakes) {
   auto options = Options();
   options.limit = 8 * kGiB;

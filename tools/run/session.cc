@@ -197,6 +197,7 @@ Supervisor::Options Session::ServeOptions() {
               [this](const std::function<bool()>& at_rest) {
                 if (options_.simulated()) stalls_.Look(at_rest);
               },
+          .memory_is_short = [this] { return memory_.IsTight(); },
           .process_died = [this](pid_t process) { ProcessDied(process); }};
 }
 

@@ -107,14 +107,14 @@ uint32_t PagePool::TakeGiven(pid_t process) {
 }
 
 std::optional<uint32_t> PagePool::Offer(pid_t process, const uint8_t* page,
-                                        std::optional<uint32_t> place) {
+                                        std::optional<uint32_t> place, const uint8_t* next) {
   if (place && Equals(*place, page)) return place;
   const bool free = place && *place < places_.size() && places_[*place] == Place::kFree;
   const uint64_t hash = HashOf(page);
   const auto known = by_hash_.find(hash);
   if (known != by_hash_.end()) {
     if (!Equals(known->second, page)) return std::nullopt;
-    if (!free) return known->second;
+    if (!free || (next != nullptr && Equals(known->second + 1, next))) return known->second;
   } else {
     if (seen_.size() >= kMostSeen) seen_.clear();
     const auto [first, fresh] = seen_.try_emplace(hash, process);

@@ -39,10 +39,11 @@ class PagePool {
 
   // The number that a page at this address best has; nullopt: there is no room for it.
   std::optional<uint32_t> PlaceOf(uint64_t address);
-  // The number of a page of the same bytes; nullopt if there is none (yet). If it is new, it is put
-  // at `place`, if that is free.
+  // The number of a page of the same bytes; nullopt if there is none (yet). It is put at `place`,
+  // if that is free, unless `next` (nullptr: not known), the page after it, follows it elsewhere.
   std::optional<uint32_t> Offer(pid_t process, const uint8_t* page,
-                                std::optional<uint32_t> place = std::nullopt);
+                                std::optional<uint32_t> place = std::nullopt,
+                                const uint8_t* next = nullptr);
   // Zeros are at this place now, and stay. False: something else is there.
   bool TakeZeros(uint32_t place);
   // Is page `number` there, and the same? Zeros are not asked for.

@@ -32,7 +32,8 @@ constexpr uint64_t kWorthWhileShare = 2, kWorthWhile = (64 << 20) / kPageBytes;
 constexpr int64_t kLookEvery = 1'000'000'000;  // ns of real time
 // With less than this part of the machine's memory left, ranks that go on would use it up before
 // their turn comes: then less is worth a look, and nobody is served meanwhile.
-constexpr uint64_t kUrgentShare = 3, kWorthWhileNow = (24 << 20) / kPageBytes;
+constexpr uint64_t kUrgentShare = 3, kWorthWhileNow = (12 << 20) / kPageBytes,
+                   kWorthWhileShareNow = 8;
 // If only zeros are looked for, only processes that are larger than a rank of PyTorch by itself:
 // one that has staged its weights.
 constexpr uint64_t kMuch = (uint64_t{1} << 30) / kPageBytes,
@@ -151,7 +152,8 @@ bool PageSharing::Wants(pid_t id, bool urgent) {
     return own >= kMuch && got >= (urgent ? kWorthWhile : kMuchMore);
   }
   const uint64_t least = urgent ? kWorthWhileNow : kWorthWhile;
-  return got + pool_->given(id) >= std::max(least, process.own / kWorthWhileShare);
+  const uint64_t share = urgent ? kWorthWhileShareNow : kWorthWhileShare;
+  return got + pool_->given(id) >= std::max(least, process.own / share);
 }
 
 std::vector<int64_t> PageSharing::Classify(pid_t process, int pagemap, const Stretch& stretch) {
@@ -196,7 +198,11 @@ std::vector<int64_t> PageSharing::Classify(pid_t process, int pagemap, const Str
           what.push_back(stretch.number && pool_->TakeZeros(*place) ? *place : kZeros);
         } else if (options_.zeros_only) {
           what.push_back(kOwn);
-        } else if (const auto number = pool_->Offer(process, content, place)) {
+        } else if (!what.empty() && what.back() >= 0 &&
+                   pool_->Equals(static_cast<uint32_t>(what.back() + 1), content)) {
+          what.push_back(what.back() + 1);
+        } else if (const auto number = pool_->Offer(
+                       process, content, place, page + 1 < last ? content + kPageBytes : nullptr)) {
           what.push_back(*number);
         } else {
           what.push_back(kOwn);

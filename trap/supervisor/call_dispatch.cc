@@ -71,6 +71,7 @@ void CallDispatch::Serve(const seccomp_notif& notification, NotifyListener& list
     return listener.ReplyContinue(notification.id);
   }
   const TrappedCall call(notification, **caller, listener);
+  if (options_.turns != nullptr && options_.turns->Holds(call.process(), notification)) return;
   if (options_.time != nullptr) {
     options_.time->CallOf(call.process());
     if (handler == CallHandler::kPath && !paths) {
@@ -182,6 +183,7 @@ void CallDispatch::Ready(int descriptor) {
 void CallDispatch::ProcessDied(pid_t process) {
   ++counters_.processes;
   if (options_.time != nullptr) options_.time->ProcessDied(process);
+  if (options_.turns != nullptr) options_.turns->ProcessDied(process);
   std::lock_guard lock(*options_.machine_lock);
   // First what works on the process's memory, then the memory.
   options_.process_died(process);

@@ -24,6 +24,7 @@
 #include "trap/linux/tracees.h"
 #include "trap/linux/trapped_call.h"
 #include "trap/memory/page_sharing.h"
+#include "trap/time/turn_gate.h"
 #include "trap/time/simulated_time.h"
 #include "trap/turn_lock.h"
 #include "trap/unknowns.h"
@@ -58,6 +59,7 @@ class CallDispatch {
     ProcessSource* processes;
     ProcessLinks* links;
     HostFileProbe* probe;
+    TurnGate* turns = nullptr;  // if processes run a few at a time
   };
   explicit CallDispatch(const Options& options);
 

@@ -1,5 +1,6 @@
 #include "trap/supervisor/supervisor.h"
 
+#include <sched.h>
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/signalfd.h>
@@ -17,6 +18,16 @@
 #include "trap/log.h"
 
 namespace phantora {
+namespace {
+
+// That this process may run on.
+size_t Processors() {
+  cpu_set_t set;
+  return sched_getaffinity(0, sizeof set, &set) == 0 ? static_cast<size_t>(CPU_COUNT(&set)) : 1;
+}
+
+}  // namespace
+
 absl::StatusOr<std::unique_ptr<Supervisor>> Supervisor::Create(const Options& options) {
   UniqueFd epoll(epoll_create1(EPOLL_CLOEXEC));
   if (!epoll.valid()) {
@@ -24,6 +35,9 @@ absl::StatusOr<std::unique_ptr<Supervisor>> Supervisor::Create(const Options& op
   }
   std::unique_ptr<Supervisor> supervisor(new Supervisor(options, std::move(epoll)));
   if (options.host_time.mode != HostTimeMode::kReal) {
+    TurnGate::Options turns = {.at_once = Processors(), .epoll = supervisor->epoll_.get()};
+    if (options.memory_is_short) turns.is_short = options.memory_is_short;
+    supervisor->turns_.emplace(std::move(turns));
     auto time = SimulatedTime::Create({.clocks = {.host = options.host_time,
                                                   .device = options.device,
                                                   .machine_lock = options.machine_lock,
@@ -31,24 +45,27 @@ absl::StatusOr<std::unique_ptr<Supervisor>> Supervisor::Create(const Options& op
                                        .unknowns = options.unknowns,
                                        .log = options.log,
                                        .sharing = options.sharing,
+                                       .turns = &*supervisor->turns_,
                                        .epoll = supervisor->epoll_.get()});
     if (!time.ok()) return time.status();
     supervisor->time_ = *std::move(time);
   }
-  supervisor->dispatch_.emplace(CallDispatch::Options{.hosts = options.hosts,
-                                                      .host_of_rank = options.host_of_rank,
-                                                      .rank_ended = options.rank_ended,
-                                                      .process_died = options.process_died,
-                                                      .log = options.log,
-                                                      .unknowns = options.unknowns,
-                                                      .machine_lock = options.machine_lock,
-                                                      .rank_nice = options.rank_nice,
-                                                      .sharing = options.sharing,
-                                                      .time = supervisor->time_.get(),
-                                                      .epoll = supervisor->epoll_.get(),
-                                                      .processes = &supervisor->processes_,
-                                                      .links = &supervisor->links_,
-                                                      .probe = &supervisor->probe_});
+  supervisor->dispatch_.emplace(
+      CallDispatch::Options{.hosts = options.hosts,
+                            .host_of_rank = options.host_of_rank,
+                            .rank_ended = options.rank_ended,
+                            .process_died = options.process_died,
+                            .log = options.log,
+                            .unknowns = options.unknowns,
+                            .machine_lock = options.machine_lock,
+                            .rank_nice = options.rank_nice,
+                            .sharing = options.sharing,
+                            .time = supervisor->time_.get(),
+                            .epoll = supervisor->epoll_.get(),
+                            .processes = &supervisor->processes_,
+                            .links = &supervisor->links_,
+                            .probe = &supervisor->probe_,
+                            .turns = supervisor->turns_ ? &*supervisor->turns_ : nullptr});
   return supervisor;
 }
 
@@ -87,6 +104,7 @@ int Supervisor::Run(LaunchedCommand command, int signals) {
       interrupter.Handled();
     }
     if (call) dispatch_->Serve(*call, *command.listener);
+    if (turns_) GiveTurns(*command.listener);
     if (time_ != nullptr) time_->Pass(*command.listener);
     if (options_.between_calls) options_.between_calls();
     if (options_.watch) {
@@ -109,6 +127,8 @@ bool Supervisor::HandleEvents(LaunchedCommand& command, int signals, TreeEnding&
       ending.Reap();
     } else if (descriptor == ending.timer()) {
       ending.TimeIsUp();
+    } else if (turns_ && descriptor == turns_->timer()) {
+      turns_->TakeTick();
     } else if (time_ != nullptr && time_->Ready(descriptor, *command.listener)) {
       continue;
     } else {
@@ -116,6 +136,11 @@ bool Supervisor::HandleEvents(LaunchedCommand& command, int signals, TreeEnding&
     }
   }
   return listener_open;
+}
+
+void Supervisor::GiveTurns(NotifyListener& listener) {
+  const auto rests = [&](pid_t process) { return time_->Rests(process, listener); };
+  while (const auto call = turns_->Next(rests)) dispatch_->Serve(*call, listener);
 }
 
 void Supervisor::ForwardSignals(int signals, const LaunchedCommand& command) {

@@ -19,6 +19,7 @@
 #include "trap/launch/tree_ending.h"
 #include "trap/linux/process_source.h"
 #include "trap/memory/page_sharing.h"
+#include "trap/time/turn_gate.h"
 #include "trap/supervisor/call_dispatch.h"
 #include "trap/time/simulated_time.h"
 #include "trap/turn_lock.h"
@@ -54,6 +55,9 @@ class Supervisor {
     // Called as between_calls is. `at_rest` tells whether all processes are blocked and nothing
     // will happen by itself, which takes a look at all of them.
     std::function<void(const std::function<bool()>& at_rest)> watch = {};
+    // In simulated time: is memory so short that no more processes should run than have a processor?
+    // Called often.
+    std::function<bool()> memory_is_short = {};
     // Called under the lock when a process of the tree has died.
     std::function<void(pid_t)> process_died;
   };
@@ -76,6 +80,8 @@ class Supervisor {
   void Watch(int descriptor, uint32_t events);
   // False when nothing runs under the filter any more.
   bool HandleEvents(LaunchedCommand& command, int signals, TreeEnding& ending);
+  // Lets those go on whose turn has come.
+  void GiveTurns(NotifyListener& listener);
   void ForwardSignals(int signals, const LaunchedCommand& command);
 
   const Options options_;
@@ -84,6 +90,7 @@ class Supervisor {
   ProcessLinks links_;
   HostFileProbe probe_;
   std::unique_ptr<SimulatedTime> time_;
+  std::optional<TurnGate> turns_;       // in simulated time
   std::optional<CallDispatch> dispatch_;  // always, once created
 };
 

@@ -41,6 +41,12 @@ void SimulatedTime::HoldOrAnswer(const CallArguments& call, pid_t id, int pidfd,
     turn = LookInVain(process, thread);
     if (turn.spins) wait->WaitUntil(process.now + turn.step);
   }
+  if (no_time && wait->is_sleep() && !turn.spins) {
+    if (!clocks_.PassesOver(process, thread)) process.now = process.now + kFruitlessLook;
+    Runs(thread, id);
+    wait->TimeOut(listener, process.now);
+    return;
+  }
   if (wait->verdict() == TimedWait::Verdict::kWait) {
     const int descriptor = wait->WatchDescriptors(pidfd, held_.copies_left(id));
     if ((descriptor >= 0 && IsReady(descriptor, POLLIN) && wait->CollectReady()) ||

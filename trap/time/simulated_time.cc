@@ -25,7 +25,7 @@ constexpr int64_t kLongestPostponement = 1'000'000;
 // And between looks for signals.
 constexpr int64_t kSignalCheck = 20'000'000, kSignalCheckPerCall = 4'000'000;
 // Between looks for memory to share.
-constexpr int64_t kSharingCheck = 100'000'000;
+constexpr int64_t kSharingCheck = 20'000'000;
 // When somebody has run for so long, in processor time, and nothing has moved, time passes
 // nevertheless: the one who runs may wait for memory to change.
 constexpr int64_t kImpatience = 10'000'000'000;
@@ -154,7 +154,7 @@ bool SimulatedTime::MayPass(VirtualTime to, NotifyListener& listener, bool again
     TakeTick();  // all that it asks for is a look
     return listener.HasCallOr(options_.epoll);
   };
-  if (is_called()) {
+  if ((options_.turns != nullptr && options_.turns->holds_any()) || is_called()) {
     quiet_ = false;
     return false;
   }
@@ -309,12 +309,14 @@ void SimulatedTime::ShareMemory(NotifyListener& listener) {
   absl::flat_hash_set<pid_t> asked;
   for (const auto& [call, held] : held_.all()) {
     Process& process = clocks_.Of(held.process);
-    if (!process.uses_gpu || !asked.insert(held.process).second) continue;
+    if (!asked.insert(held.process).second) continue;
     if (!options_.sharing->Wants(held.process, urgent)) continue;
     {
       std::lock_guard lock(*options_.clocks.machine_lock);
-      options_.sharing->Share(held.process, call, listener,
-                              [this](pid_t thread) { return held_.HoldsThread(thread); });
+      options_.sharing->Share(held.process, call, listener, [this](pid_t thread) {
+        return held_.HoldsThread(thread) ||
+               (options_.turns != nullptr && options_.turns->HoldsThread(thread));
+      });
     }
     // Its threads have run a little, to no purpose of their own.
     clocks_.DiscardProcessorTime(process, held.process);
@@ -323,6 +325,12 @@ void SimulatedTime::ShareMemory(NotifyListener& listener) {
     last_sharing_ns_ = RealNow();
     if (!urgent) return;
   }
+}
+
+bool SimulatedTime::Rests(pid_t process, NotifyListener& listener) {
+  // A thread whose call has not been received is blocked in it.
+  const auto held = [this](pid_t thread) { return held_.HoldsThread(thread); };
+  return !listener.HasCall() && activity_.AllBlocked({process}, held) && !listener.HasCall();
 }
 
 bool SimulatedTime::AtRest(NotifyListener& listener) {

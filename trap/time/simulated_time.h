@@ -29,6 +29,7 @@
 #include "trap/time/spin_loops.h"
 #include "trap/time/timers/virtual_timers.h"
 #include "trap/time/transfer_call.h"
+#include "trap/time/turn_gate.h"
 #include "trap/unknowns.h"
 
 namespace phantora {
@@ -49,7 +50,8 @@ class SimulatedTime {
     Unknowns* unknowns;
     CallLog* log;
     PageSharing* sharing = nullptr;
-    int epoll;  // gets descriptors that Ready() is for
+    const TurnGate* turns = nullptr;  // time does not pass while somebody waits for a turn
+    int epoll;                        // gets descriptors that Ready() is for
     // All processes that may act.
     std::vector<pid_t> (*descendants)() = Descendants;
   };
@@ -112,6 +114,9 @@ class SimulatedTime {
   bool AtRest(NotifyListener& listener);
 
   void ProcessDied(pid_t process);
+
+  // Are all threads of the process blocked or held?
+  bool Rests(pid_t process, NotifyListener& listener);
 
   const Counters& counters() const { return counters_; }
   const ProcessClocks& clocks() const { return clocks_; }

@@ -11,6 +11,7 @@ class SleepWait : public TimedWait {
   SleepWait(const CallArguments& call, const Present& present, Memory memory);
 
   const char* name() const override { return "sleep"; }
+  bool is_sleep() const override { return true; }
   void TimeOut(NotifyListener& listener, VirtualTime now) const override;
 
  private:

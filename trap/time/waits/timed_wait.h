@@ -90,6 +90,8 @@ class TimedWait {
   // Is one of these signals what it waits for (sigtimedwait, or a signalfd in a poll)?
   virtual bool AwaitsSignal(uint64_t /*pending*/) const { return false; }
   virtual bool is_clock() const { return false; }
+  // Does it wait for nothing but time?
+  virtual bool is_sleep() const { return false; }
 
   // Answers at the caller's time `now`. A caller that is gone is normal.
   virtual void TimeOut(NotifyListener& listener, VirtualTime now) const = 0;

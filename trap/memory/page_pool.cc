@@ -36,6 +36,10 @@ absl::StatusOr<std::unique_ptr<PagePool>> PagePool::Create() {
                       MAP_SHARED | MAP_NORESERVE, pool->writer_.get(), 0);
   if (memory == MAP_FAILED) return absl::ResourceExhaustedError("no address space for pages");
   pool->memory_ = static_cast<uint8_t*>(memory);
+  // Children have no part in it but what is given to them.
+  if (madvise(memory, kMostPages * kPageBytes, MADV_DONTFORK) != 0) {
+    return absl::UnavailableError(absl::StrCat("MADV_DONTFORK failed: ", std::strerror(errno)));
+  }
   // Nobody but this mapping writes to it, even one who opens it anew.
   if (fcntl(pool->writer_.get(), F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SHRINK) != 0) {
     return absl::UnavailableError(absl::StrCat("a memfd cannot be sealed: ", std::strerror(errno)));
@@ -57,20 +61,21 @@ bool PagePool::Equals(uint32_t number, const uint8_t* page) const {
          std::memcmp(memory_ + number * kPageBytes, page, kPageBytes) == 0;
 }
 
-std::optional<uint32_t> PagePool::NewWindow() {
+std::optional<uint32_t> PagePool::NewWindow(bool for_others) {
   const auto first = static_cast<uint32_t>(places_.size());
   if (kMostPages - first < kWindowPages ||
       ftruncate(writer_.get(), static_cast<off_t>((first + kWindowPages) * kPageBytes)) != 0) {
     return std::nullopt;
   }
   places_.resize(first + kWindowPages, Place::kFree);
+  is_for_others_.push_back(for_others);
   return first;
 }
 
 std::optional<uint32_t> PagePool::PlaceOf(uint64_t address) {
   const auto [window, fresh] = windows_.try_emplace(address / kWindowBytes);
   if (fresh) {
-    const auto first = NewWindow();
+    const auto first = NewWindow(false);
     if (!first) {
       windows_.erase(window);
       return std::nullopt;
@@ -81,18 +86,43 @@ std::optional<uint32_t> PagePool::PlaceOf(uint64_t address) {
 }
 
 std::optional<uint32_t> PagePool::OtherPlace() {
-  if (next_other_ % kWindowPages == 0) {
-    const auto first = NewWindow();
-    if (!first) return std::nullopt;
-    next_other_ = *first;
+  // A process that has the window's memory may have come to use a place meanwhile.
+  while (!stale_others_.empty()) {
+    const uint32_t place = stale_others_.back();
+    stale_others_.pop_back();
+    if (places_[place] == Place::kStale) return place;
   }
-  return next_other_++;
+  for (;;) {
+    if (next_other_ % kWindowPages == 0) {
+      const auto first = NewWindow(true);
+      if (!first) return std::nullopt;
+      next_other_ = *first;
+    }
+    const uint32_t place = next_other_++;
+    if (places_[place] == Place::kFree) return place;
+  }
 }
 
 bool PagePool::TakeZeros(uint32_t place) {
   if (place >= places_.size() || places_[place] == Place::kPage) return false;
+  if (places_[place] == Place::kStale) std::memset(memory_ + place * kPageBytes, 0, kPageBytes);
   places_[place] = Place::kZeros;
   return true;
+}
+
+void PagePool::Recycle(const std::vector<bool>& used) {
+  for (uint32_t place = 0; place < places_.size(); ++place) {
+    if (used[place]) continue;
+    if (places_[place] == Place::kPage) {
+      places_[place] = Place::kStale;
+      --pages_;
+      if (is_for_others_[place / kWindowPages]) stale_others_.push_back(place);
+    } else if (places_[place] == Place::kZeros) {
+      places_[place] = Place::kFree;  // zeros still, whether there is memory for them or not
+    }
+  }
+  absl::erase_if(by_hash_,
+                 [this](const auto& each) { return places_[each.second] != Place::kPage; });
 }
 
 uint32_t PagePool::given(pid_t process) const {
@@ -109,7 +139,8 @@ uint32_t PagePool::TakeGiven(pid_t process) {
 std::optional<uint32_t> PagePool::Offer(pid_t process, const uint8_t* page,
                                         std::optional<uint32_t> place, const uint8_t* next) {
   if (place && Equals(*place, page)) return place;
-  const bool free = place && *place < places_.size() && places_[*place] == Place::kFree;
+  const bool free = place && *place < places_.size() &&
+                    (places_[*place] == Place::kFree || places_[*place] == Place::kStale);
   const uint64_t hash = HashOf(page);
   const auto known = by_hash_.find(hash);
   if (known != by_hash_.end()) {

@@ -46,6 +46,10 @@ class PagePool {
                                 const uint8_t* next = nullptr);
   // Zeros are at this place now, and stay. False: something else is there.
   bool TakeZeros(uint32_t place);
+  // Those that `used` does not name make room for others; `used` has as many as places(). Their
+  // memory stays taken, since nobody may write to the file, or punch a hole into it.
+  void Recycle(const std::vector<bool>& used);
+  size_t places() const { return places_.size(); }
   // Is page `number` there, and the same? Zeros are not asked for.
   bool Equals(uint32_t number, const uint8_t* page) const;
 
@@ -59,12 +63,12 @@ class PagePool {
   int file() const { return reader_.get(); }
 
  private:
-  enum class Place : uint8_t { kFree, kZeros, kPage };
+  enum class Place : uint8_t { kFree, kZeros, kPage, kStale };
   static constexpr uint32_t kWindowPages = kWindowBytes / kPageBytes;
 
   PagePool() = default;
   // The first number of a window that nobody has; nullopt: there is none any more.
-  std::optional<uint32_t> NewWindow();
+  std::optional<uint32_t> NewWindow(bool for_others);
   // A free place for what cannot be at its own.
   std::optional<uint32_t> OtherPlace();
 
@@ -73,6 +77,8 @@ class PagePool {
   uint32_t pages_ = 0;
   std::vector<Place> places_;                        // of all windows
   absl::flat_hash_map<uint64_t, uint32_t> windows_;  // first numbers, by address / kWindowBytes
+  std::vector<bool> is_for_others_;                  // by window of the file
+  std::vector<uint32_t> stale_others_;               // places in them
   uint32_t next_other_ = 0;  // a multiple of kWindowPages: there is no window for others
   absl::flat_hash_map<uint64_t, uint32_t> by_hash_;
   absl::flat_hash_map<uint64_t, pid_t> seen_;  // who has pages of this hash that are not here

@@ -30,6 +30,44 @@ TEST(PagePoolTest, TakesInWhatASecondProcessHas) {
   EXPECT_FALSE(pool.Equals(2, two.data()));
 }
 
+TEST(PagePoolTest, WhatNobodyHasMakesRoomAndWhatSomebodyHasStays) {
+  auto made = PagePool::Create();
+  ASSERT_TRUE(made.ok()) << made.status();
+  PagePool& pool = **made;
+  const auto one = Page(1), two = Page(2), three = Page(3), four = Page(4);
+  for (const pid_t process : {10, 11}) {
+    for (const auto* page : {&one, &two}) pool.Offer(process, page->data());
+  }
+  std::vector<bool> used(pool.places());
+  used[1] = true;
+  pool.Recycle(used);
+  EXPECT_EQ(pool.pages(), 1u);
+  EXPECT_FALSE(pool.Equals(0, one.data())) << "nobody has it";
+  EXPECT_TRUE(pool.Equals(1, two.data()));
+  EXPECT_FALSE(pool.Offer(12, one.data())) << "as if it had never been there";
+  // A process whose memory is mapped from the file there may take the place; others do not then.
+  pool.Offer(10, three.data(), 0);
+  EXPECT_EQ(pool.Offer(11, three.data(), 0), 0u);
+  pool.Offer(10, four.data());
+  const auto other = pool.Offer(11, four.data());
+  ASSERT_TRUE(other);
+  EXPECT_TRUE(pool.Equals(0, three.data()));
+  EXPECT_TRUE(pool.Equals(1, two.data()));
+  EXPECT_TRUE(pool.Equals(*other, four.data()));
+  // The same of places that nobody has had yet.
+  const uint32_t next = *other + 1;
+  const auto five = Page(5), six = Page(6);
+  for (const pid_t process : {10, 11}) pool.Offer(process, five.data(), next);
+  for (const pid_t process : {10, 11}) pool.Offer(process, six.data());
+  EXPECT_TRUE(pool.Equals(next, five.data()));
+  // Zeros take the place of what was there.
+  pool.Recycle(std::vector<bool>(pool.places()));
+  EXPECT_TRUE(pool.TakeZeros(1));
+  std::vector<uint8_t> read(kPageBytes, 1);
+  EXPECT_EQ(pread(pool.file(), read.data(), kPageBytes, kPageBytes), ssize_t{kPageBytes});
+  EXPECT_EQ(read, Page(0));
+}
+
 TEST(PagePoolTest, EveryAddressHasAPlaceOfItsOwn) {
   auto made = PagePool::Create();
   ASSERT_TRUE(made.ok()) << made.status();

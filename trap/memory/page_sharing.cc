@@ -11,10 +11,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <sstream>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -87,6 +89,9 @@ struct Mapping {
   bool is_pool = false;
   unsigned long offset = 0;  // in the file
 
+  bool operator==(const Mapping& other) const {
+    return begin == other.begin && end == other.end && offset == other.offset;
+  }
   bool is_worth_while() const {
     return anonymous_kib * 1024 >= kShortestZeros * kPageBytes &&
            anonymous_kib >= (end - begin) / 1024 / kSparse;
@@ -303,6 +308,57 @@ bool PageSharing::FindRuns(pid_t process, std::vector<Run>& runs) {
   return true;
 }
 
+bool PageSharing::NoteUsed(pid_t process, std::vector<bool>& used) const {
+  const auto mappings = [&] {
+    std::vector<Mapping> found;
+    std::istringstream maps(options_.proc->Text(process, "maps"));
+    for (std::string line; std::getline(maps, line);) {
+      Mapping mapping;
+      if (Mapping::Parse(line, mapping) && mapping.is_pool) found.push_back(mapping);
+    }
+    return found;
+  };
+  const UniqueFd pagemap = options_.proc->Open(process, "pagemap");
+  if (!pagemap.valid()) return errno == ENOENT || errno == ESRCH;  // it is gone
+  std::array<uint64_t, kBatch> entries;
+  const std::vector<Mapping> before = mappings();
+  for (const Mapping& each : before) {
+    uint64_t number = each.offset / kPageBytes;
+    for (uint64_t page = each.begin / kPageBytes; page < each.end / kPageBytes;) {
+      const uint64_t count = std::min(kBatch, each.end / kPageBytes - page);
+      const auto wanted = static_cast<ssize_t>(count * sizeof(uint64_t));
+      if (pread(pagemap.get(), entries.data(), static_cast<size_t>(wanted),
+                static_cast<off_t>(page * sizeof(uint64_t))) != wanted) {
+        return false;
+      }
+      for (uint64_t i = 0; i < count; ++i, ++number) {
+        // Written to, it is the process's own for good. One that has never been touched is not.
+        const bool own = (entries[i] & (kPresent | kSwapped)) != 0 && (entries[i] & kOfFile) == 0;
+        if (number < used.size() && !own) used[number] = true;
+      }
+      page += count;
+    }
+  }
+  // What moved meanwhile may not have been seen.
+  return mappings() == before;
+}
+
+bool PageSharing::Recycle() {
+  std::vector<bool> used(pool_->places());
+  // Who was forked meanwhile has what its parent had then. One whose parent ends while processes are
+  // listed may not be found at once.
+  absl::flat_hash_set<pid_t> looked;
+  for (int without_new = 0; without_new < 2; ++without_new) {
+    for (const pid_t process : options_.descendants()) {
+      if (!looked.insert(process).second) continue;
+      without_new = -1;
+      if (!NoteUsed(process, used)) return false;
+    }
+  }
+  pool_->Recycle(used);
+  return true;
+}
+
 bool PageSharing::Place(pid_t process, StoppedProcess& stopped, const Run& run,
                         uint64_t file) const {
   const uint64_t bytes = run.pages * kPageBytes;
@@ -340,6 +396,10 @@ bool PageSharing::Share(pid_t id, uint64_t call, NotifyListener& listener,
                         const std::function<bool(pid_t)>& held) {
   const int64_t begin = options_.clock->Monotonic();
   const absl::Cleanup note = [&] { took_ns_ += options_.clock->Monotonic() - begin; };
+  if (pool_->pages() >= recycle_at_) {
+    Recycle();
+    recycle_at_ = std::max(kRecycleAt, pool_->pages() / 2 * 3);
+  }
   const auto stopped = stopper_.Stop(id, held);
   std::vector<Run> runs;
   if (stopped == nullptr || !FindRuns(id, runs)) {

@@ -18,6 +18,7 @@
 #include "absl/types/span.h"
 #include "trap/linux/notify_listener.h"
 #include "trap/linux/proc.h"
+#include "trap/linux/process_tree.h"
 #include "trap/linux/real_clock.h"
 #include "trap/linux/remote_memory.h"
 #include "trap/linux/stopped_process.h"
@@ -42,6 +43,8 @@ class PageSharing {
     // Pages of zeros are given back, nothing is shared: that takes no other settings of the
     // process, and none of its calls need be served.
     bool zeros_only = false;
+    // All that may have something of the pool.
+    std::vector<pid_t> (*descendants)() = Descendants;
   };
   // Errors: see PagePool::Create().
   static absl::StatusOr<std::unique_ptr<PageSharing>> Create(const Options& options);
@@ -57,6 +60,10 @@ class PageSharing {
   // done with this process now.
   bool Share(pid_t process, uint64_t call, NotifyListener& listener,
              const std::function<bool(pid_t)>& held);
+
+  // What no process has any more makes room in the pool. False: that cannot be told, and nothing
+  // has changed.
+  bool Recycle();
 
   // madvise and mremap of a thread of this process; false if the call is none of them.
   bool Serve(const TrappedCall& call);
@@ -96,6 +103,8 @@ class PageSharing {
     uint64_t same = 0;             // pages that are shared by it
     std::vector<uint64_t> kept{};  // addresses of pages
   };
+  // As many pages of the pool as are worth a look whether they are still used.
+  static constexpr uint32_t kRecycleAt = 1 << 16;
   // What a page is, where it is not a number.
   static constexpr int64_t kZeros = -1, kUntouched = -2, kOwn = -3, kNotLookedAt = -4;
 
@@ -110,6 +119,8 @@ class PageSharing {
   // Pages between two shared ones are kept, so many in a row.
   Run RunFrom(absl::Span<const int64_t> pages, size_t first, uint64_t begin, size_t longest_gap);
   bool Place(pid_t process, StoppedProcess& stopped, const Run& run, uint64_t file) const;
+  // Marks the numbers that the process has in its memory. False: they cannot be told.
+  bool NoteUsed(pid_t process, std::vector<bool>& used) const;
   // Does a part of the process's memory between these addresses come from the pool?
   bool Shares(pid_t id, uint64_t begin, uint64_t end);
   static bool MayShare(const Process& process, uint64_t begin, uint64_t end);
@@ -120,8 +131,9 @@ class PageSharing {
   std::unique_ptr<PagePool> pool_;
   absl::flat_hash_map<pid_t, Process> processes_;
   uint64_t shared_ = 0, zeros_ = 0, looks_ = 0,
-           failures_ = 0;  // pages; of all processes that ever were
-  int64_t took_ns_ = 0;    // of real time, in which nobody was served
+           failures_ = 0;             // pages; of all processes that ever were
+  uint32_t recycle_at_ = kRecycleAt;  // pages of the pool
+  int64_t took_ns_ = 0;               // of real time, in which nobody was served
   bool any_ = false;
   std::vector<uint8_t> bytes_;  // that a look has read last
 };

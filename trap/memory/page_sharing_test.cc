@@ -59,7 +59,7 @@ class Child {
   pid_t pid() const { return pid_; }
   uint64_t memory() const { return reinterpret_cast<uint64_t>(memory_); }
   // Is everything as it was written? 'c': what is there; 'w': after writing to all pages, 'r': to
-  // some.
+  // some, 'n': what is the same in others is another now.
   bool Ask(char order) {
     EXPECT_EQ(write(orders_[1], &order, 1), 1);
     return Await();
@@ -97,8 +97,12 @@ class Child {
     if (mark != 0) memcpy(at + 8, &page, sizeof page);
     marks_[page] = mark;
   }
-  void Fill(char mark) {
-    for (uint64_t page = 0; page < kPages; ++page) Set(page, MarkOf(page, mark));
+  // What is the same in all children is another at each turn.
+  void Fill(char mark, int turn = 0) {
+    for (uint64_t page = 0; page < kPages; ++page) {
+      const char is = MarkOf(page, mark);
+      Set(page, is == 'A' ? static_cast<char>('A' + turn) : is);
+    }
   }
   // A few pages become zeros, or what they may become in others, or what no other has.
   void WriteAtRandom(char mark) {
@@ -122,8 +126,10 @@ class Child {
     Fill(mark);
     random_.seed(static_cast<unsigned>(mark));
     char answer = 'y', order = 0;
+    int turn = 0;
     while (write(answers_[1], &answer, 1) == 1 && read(orders_[0], &order, 1) == 1) {
       if (order == 'w') Fill(mark = 'z');
+      if (order == 'n') Fill(mark, ++turn);
       if (order == 'r') WriteAtRandom(mark);
       answer = Check() ? 'y' : 'n';
     }
@@ -232,6 +238,35 @@ TEST_F(PageSharingTest, WhateverIsWrittenStaysItsWriters) {
   for (Child& child : children) {
     EXPECT_TRUE(child.Ask('c'));
     EXPECT_LT(child.Private(), kBytes / 1024 * 8 / 10);
+  }
+}
+
+TEST_F(PageSharingTest, WhatNobodyHasMakesRoom) {
+  Child one('1'), two('2');
+  uint64_t taken = 0;
+  for (int turn = 0; turn < 8; ++turn) {
+    // What was the same is nobody's after this; what is the same now is new.
+    for (Child* child : {&one, &two}) ASSERT_TRUE(child->Ask('n'));
+    ASSERT_TRUE(sharing_->Recycle());
+    for (Child* child : {&one, &two, &one}) ASSERT_TRUE(Share(*child));
+    for (Child* child : {&one, &two}) {
+      EXPECT_TRUE(child->Ask('c'));
+      EXPECT_LT(child->Private(), kBytes / 1024 * 4 / 10);
+    }
+    // Writing takes room in the file, once, also for pages of zeros between others.
+    if (turn == 2) taken = sharing_->PoolBytes();
+  }
+  EXPECT_GT(taken, 0u);
+  EXPECT_LE(sharing_->PoolBytes(), taken);
+}
+
+TEST_F(PageSharingTest, WhatAnyoneHasStays) {
+  Child children[] = {Child('1', true), Child('2'), Child('3', true), Child('4')};
+  for (int round = 0; round < 60; ++round) {
+    ASSERT_TRUE(children[round % 4].Ask('r')) << round;
+    ASSERT_TRUE(sharing_->Recycle());
+    ASSERT_TRUE(Share(children[round * 7 % 4])) << round;
+    for (Child& child : children) ASSERT_TRUE(child.Ask('c')) << round;
   }
 }
 

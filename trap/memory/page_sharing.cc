@@ -345,8 +345,8 @@ bool PageSharing::NoteUsed(pid_t process, std::vector<bool>& used) const {
 
 bool PageSharing::Recycle() {
   std::vector<bool> used(pool_->places());
-  // Who was forked meanwhile has what its parent had then. One whose parent ends while processes are
-  // listed may not be found at once.
+  // Who was forked meanwhile has what its parent had then. One whose parent ends while processes
+  // are listed may not be found at once.
   absl::flat_hash_set<pid_t> looked;
   for (int without_new = 0; without_new < 2; ++without_new) {
     for (const pid_t process : options_.descendants()) {

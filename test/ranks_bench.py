@@ -6,7 +6,7 @@ usage: ranks_bench.py PHANTORA_RUN TRAIN_DDP [RANKS...]     (bazel run //test:ra
 A small GPT with DistributedDataParallel over NCCL, a process per GPU of emulated DGX H100. Real seconds: until
 rank 0's second step has ended, and the median of the steps after it. Memory in MiB, when the last step has
 ended: private to a rank (mean), and the least that the machine had left. RUN_OPTIONS in the environment: more options
-of phantora-run, as "--memory-limit 12G".
+of phantora-run, as "--share-memory on".
 """
 
 import os

@@ -18,7 +18,7 @@ namespace phantora {
 inline constexpr uint64_t kPageBytes = 4096;
 
 // A file of pages, which processes map privately: whoever writes to one gets a copy. A page is
-// taken in when a second process offers its like. Pages stay for the whole run, by their numbers.
+// taken in when a second process offers its like, and keeps its number as long as anybody has it.
 //
 // Every address has a place of its own in the file, neighbours beside each other, as far as they
 // lie in one window of 64 MiB: processes that run alike have the same at the same addresses, so

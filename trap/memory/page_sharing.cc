@@ -352,7 +352,10 @@ bool PageSharing::Recycle() {
     for (const pid_t process : options_.descendants()) {
       if (!looked.insert(process).second) continue;
       without_new = -1;
-      if (!NoteUsed(process, used)) return false;
+      if (NoteUsed(process, used)) continue;
+      LogInfo(absl::StrCat("what of the shared memory process ", process,
+                           " uses cannot be told now; what nobody uses is kept"));
+      return false;
     }
   }
   pool_->Recycle(used);

@@ -22,12 +22,12 @@ TurnGate::TurnGate(Options options)
   epoll_event event{};
   event.events = EPOLLIN;
   event.data.fd = timer_.get();
-  epoll_ctl(options_.epoll, EPOLL_CTL_ADD, timer_.get(), &event);
+  ticks_ = timer_.valid() && epoll_ctl(options_.epoll, EPOLL_CTL_ADD, timer_.get(), &event) == 0;
 }
 
 bool TurnGate::Holds(pid_t process, const seccomp_notif& call) {
-  // Without a timer nobody would be let go.
-  if (HasTurn(process) || IsFree(process) || !timer_.valid()) return false;
+  // Without ticks nobody might be let go.
+  if (HasTurn(process) || IsFree(process) || !ticks_) return false;
   if (turns_.size() < options_.at_once && held_.empty()) {
     GiveTurn(process);
     return false;

@@ -23,8 +23,8 @@ namespace phantora {
 // moment to share what they have in common; and later, all at a time, what one needs for a moment.
 // So a process that starts, and any when memory is short, has turns: it runs until all its threads
 // wait for something, and no more run at a time than there are processors. That takes no longer,
-// and much less memory. Those behind stand in a call. It is scheduling only, and no result depends
-// on it, as long as simulated time does not pass while somebody stands here.
+// and much less memory. Those behind stand in a call. It is scheduling only: no clock moves by
+// it, as long as simulated time does not pass while somebody stands here.
 class TurnGate {
  public:
   struct Options {
@@ -65,6 +65,7 @@ class TurnGate {
 
   const Options options_;
   const UniqueFd timer_;
+  bool ticks_ = false;  // or the kernel is out of descriptors: then nobody has to wait
   bool armed_ = false;
   int64_t looked_ns_ = 0;
   absl::flat_hash_set<pid_t> started_;  // have had a turn, and live

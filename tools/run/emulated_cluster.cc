@@ -143,6 +143,13 @@ EmulatedCluster::EmulatedCluster(const Options& options, Parts parts)
     if (!options.session->kernel_microseconds) services_.pricer = model_.get();
     services_.observer = &recorder_;
     services_.namer = &namer_;
+    if (const auto& most = options.session->execute;
+        most.value_or(1) > 0 && KernelExecution::IsPossible()) {
+      KernelExecution::Budget budget = KernelExecution::kUnlimited;
+      if (most) budget = {.per_launch = static_cast<uint64_t>(*most)};
+      execution_ = std::make_unique<KernelExecution>(options.plan->profile.sm_architecture(), budget);
+      services_.execution = execution_.get();
+    }
     scheduler_.Simulate(&timelines_);
     links_ = std::make_unique<LinkStatistics>(fabric_.get(), ProcessClocks::Start());
   } else if (fabric_->events().ahead() > 0) {
@@ -243,6 +250,7 @@ void EmulatedCluster::ProcessDied(pid_t process) {
   nccl_->ProcessDied(process);
   timelines_.ProcessDied(process);
   namer_.ProcessDied(process);
+  if (execution_ != nullptr) execution_->ProcessDied(process);
   host_of_.erase(process);
   if (step_recorder_ != nullptr) step_recorder_->ProcessDied(process);
 }

@@ -27,6 +27,7 @@
 #include "trap/gpu/front/gpu_scheduler.h"
 #include "trap/gpu/kernels/internal_kernels.h"
 #include "trap/gpu/kernels/kernel_library.h"
+#include "trap/gpu/front/kernel_execution.h"
 #include "trap/gpu/kernels/kernel_namer.h"
 #include "trap/gpu/pricing/kernel_pricer.h"
 #include "trap/gpu/timeline/gpu_timelines.h"
@@ -81,6 +82,7 @@ class EmulatedCluster {
   TraceWriter* trace() { return trace_; }  // the recorder's; nullptr unless wanted
   const GpuServices& services() const { return services_; }
   KernelPricer& model() { return *model_; }
+  const KernelExecution* execution() const { return execution_.get(); }
   ClusterFabric& fabric() { return *fabric_; }
   NcclRuntime& nccl() { return *nccl_; }
   const NcclStatistics& nccl_statistics() const { return nccl_statistics_; }
@@ -117,6 +119,7 @@ class EmulatedCluster {
   GpuScheduler scheduler_;
   KernelLibrary library_;
   KernelNamer namer_;
+  std::unique_ptr<KernelExecution> execution_;  // nullptr if kernels are not executed
   const std::unique_ptr<ClusterFabric> fabric_;
   std::unique_ptr<LinkStatistics> links_;
   std::map<pid_t, int> host_of_;  // of processes that use CUDA

@@ -45,6 +45,7 @@ constexpr OptionEffect kEffects[] = {
     {"--report", Simulated, kNeedsSimulatedTime},
     {"--record-step", Simulated, kNeedsSimulatedTime},
     {"--log-kernels", Simulated, kNeedsSimulatedTime},
+    {"--execute", Simulated, kNeedsSimulatedTime},
     {"--missing", Simulated, kNeedsSimulatedTime},
     {"--gpu-profiler", Simulated, kNeedsSimulatedTime},
     {"--rows", Simulated, kNeedsSimulatedTime},

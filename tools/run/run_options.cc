@@ -66,6 +66,18 @@ std::string CheckBytes(const std::string& given) {
   return absl::StrCat("'", given, "' is neither 'full' nor a number of bytes");
 }
 
+constexpr int64_t kSmallExecution = 50'000'000;
+
+// "off", "small", "all" or a number of thread instructions.
+std::string CheckExecution(const std::string& given) {
+  int64_t most;
+  if (given == "off" || given == "small" || given == "all" ||
+      (absl::SimpleAtoi(given, &most) && most >= 0)) {
+    return "";
+  }
+  return absl::StrCat("'", given, "' is not 'off', 'small', 'all' or a number of instructions");
+}
+
 // "16G", "500MiB", "1.5 TB", a number of bytes; units are powers of 1024, as of ulimit and Slurm.
 std::optional<uint64_t> ParseSize(const std::string& given) {
   char* rest;
@@ -112,6 +124,7 @@ class Parser {
   void AddMemory();
   void AddTime();
   void AddNccl();
+  void AddExecution();
   void AddPrices();
   void AddOutputs();
   void AddGeneral();
@@ -136,6 +149,7 @@ Parser::Parser() : app_(kUsage, "phantora-run") {
   AddMemory();
   AddTime();
   AddNccl();
+  AddExecution();
   AddPrices();
   AddOutputs();
   AddGeneral();
@@ -290,6 +304,25 @@ void Parser::AddNccl() {
       ->type_name("BYTES|full")
       ->default_str(absl::StrCat(options_.largest_reduction))
       ->group(group);
+}
+
+void Parser::AddExecution() {
+  app_.add_option_function<std::string>(
+          "--execute",
+          [this](const std::string& given) {
+            int64_t most = kSmallExecution;
+            if (given == "off") most = 0;
+            (void)absl::SimpleAtoi(given, &most);  // as checked
+            options_.execute = most;
+            if (given == "all") options_.execute.reset();
+          },
+          "which kernels are executed, so that their results are real. small: those that take at "
+          "most N = 50,000,000 instructions of threads, as far as that takes about as long as the "
+          "rest of the emulation; all: as long as it may take; off: none, results are zeros")
+      ->check(CheckExecution)
+      ->type_name("off|small|all|N")
+      ->default_str("small")
+      ->group("Results");
 }
 
 void Parser::AddPrices() {

@@ -260,9 +260,21 @@ TEST(RunOptionsTest, TheCommandIsWhatFollows) {
 }
 
 TEST(RunOptionsTest, UnknownOptionsAreRefused) {
-  for (const char* option : {"--frobnicate", "--execute", "--execute=gpu", "-x"}) {
+  for (const char* option : {"--frobnicate", "--frob=gpu", "-x"}) {
     ExpectRefused(option, "unknown option");
   }
+}
+
+TEST(RunOptionsTest, WhatIsExecutedIsAWordOrANumber) {
+  EXPECT_EQ(Accepted("").execute, 50'000'000);
+  EXPECT_EQ(Accepted("--execute off").execute, 0);
+  EXPECT_EQ(Accepted("--execute small").execute, 50'000'000);
+  EXPECT_EQ(Accepted("--execute 1000").execute, 1000);
+  EXPECT_EQ(Accepted("--execute all").execute, std::nullopt);
+  for (const char* what : {"gpu", "-1", "some", "1e6"}) {
+    ExpectRefused(absl::StrCat("--execute ", what), "is not 'off', 'small', 'all' or a number");
+  }
+  ExpectRefused("--host-time real --execute all", "--execute");
 }
 
 TEST(RunOptionsTest, DoctorIsOursOnlyBeforeTheDashes) {
@@ -308,7 +320,7 @@ TEST(RunOptionsTest, HelpShowsWords) {
   }
   // Names that CLI11 gives to types, maps and checks.
   for (const char* word : {"->", "ENUM", "INT", "TEXT", "FLOAT", "{false}", "9223372036854775807",
-                           "NONNEGATIVE", "POSITIVE", "--execute"}) {
+                           "NONNEGATIVE", "POSITIVE"}) {
     EXPECT_FALSE(absl::StrContains(help, word)) << word;
   }
 }

@@ -16,7 +16,7 @@ namespace {
 // Less of this machine's memory is not worth a line.
 constexpr uint64_t kMuchMemory = uint64_t{1} << 30;
 // Lines of kernels and of NCCL's operations, in short and at length.
-constexpr size_t kFewKernels = 3, kManyKernels = 10, kFewOperations = 4, kManyOperations = 20;
+constexpr size_t kFewKernels = 3, kManyKernels = 10, kFewRefusals = 3, kFewOperations = 4, kManyOperations = 20;
 
 // What was written; without a path, nothing was to be said of it.
 void Tell(const absl::Status& written, const std::string& path) {
@@ -149,6 +149,29 @@ void SessionReport::TellTime() {
   }
 }
 
+std::string SessionReport::ExecutedKernels() const {
+  const KernelExecution* const execution = from_.cluster->execution();
+  if (execution == nullptr) return "kernels were not executed";
+  const KernelExecution::Counters& counters = execution->counters();
+  std::string text = absl::StrFormat("%d kernels were executed (%.3g instructions of threads)",
+                                     counters.executed,
+                                     static_cast<double>(counters.thread_instructions));
+  if (counters.skipped() == 0) return text;
+  absl::StrAppend(&text, ", ", counters.skipped(), " were not, whose results are old bytes:");
+  const std::pair<uint64_t, const char*> reasons[] = {
+      {counters.too_long, "more than --execute allows for one"},
+      {counters.over_budget, "more than it allows for a process"},
+      {counters.refused, "not of a kind that can be"},
+      {counters.failed, "would have failed on results that are not there"}};
+  const char* separator = " ";
+  for (const auto& [count, reason] : reasons) {
+    if (count == 0) continue;
+    absl::StrAppend(&text, separator, count, " ", reason);
+    separator = ", ";
+  }
+  return text;
+}
+
 void SessionReport::TellSummary() {
   const SessionOptions& options = *from_.options;
   const GpuServices& services = from_.cluster->services();
@@ -156,12 +179,14 @@ void SessionReport::TellSummary() {
   const auto lines = Summary(from_.cluster->recorder(), largest);
   for (const std::string& line : lines) LogSummary(line);
   if (!lines.empty()) {
-    const uint64_t small_kernels = services.counters.small_kernels;
-    const std::string small = small_kernels == 0 ? ""
-                                                 : absl::StrCat(" (but for ", small_kernels,
-                                                                " small ones of known effect)");
-    LogWarning(absl::StrCat("kernels were not executed", small, "; their times come from ",
-                            services.pricer->Source(), " (see docs/LIMITATIONS.md)"));
+    LogWarning(absl::StrCat(ExecutedKernels(), "; times come from ", services.pricer->Source(),
+                            " (see docs/LIMITATIONS.md)"));
+    if (const KernelExecution* execution = from_.cluster->execution()) {
+      for (const std::string& line :
+           execution->Refusals(options.verbose ? kManyKernels : kFewRefusals)) {
+        LogWarning(absl::StrCat("not executed: ", line));
+      }
+    }
   }
   if (!options.verbose) return;
   if (const std::string quiet = from_.cluster->quiet().Report(); !quiet.empty()) {

@@ -2,6 +2,8 @@
 #ifndef PHANTORA_TOOLS_RUN_SESSION_REPORT_H_
 #define PHANTORA_TOOLS_RUN_SESSION_REPORT_H_
 
+#include <string>
+
 #include "tools/profiler/profiler_client.h"
 #include "tools/run/emulated_cluster.h"
 #include "tools/run/host_memory.h"
@@ -38,6 +40,8 @@ class SessionReport {
   void WriteStep();
   void TellUnknowns();
   void TellTime();
+  // How many kernels were executed, and why others were not.
+  std::string ExecutedKernels() const;
   void TellSummary();
   void WriteReport();
   void TellCounters();

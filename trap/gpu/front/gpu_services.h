@@ -17,6 +17,7 @@
 namespace phantora {
 
 class InternalKernels;
+class KernelExecution;
 class KernelLog;
 class KernelNamer;
 class MissingLaunches;
@@ -136,6 +137,7 @@ struct GpuServices {
   GpuCounters counters;
   WorkObserver* observer = nullptr;
   KernelNamer* namer = nullptr;
+  KernelExecution* execution = nullptr;  // if kernels are executed
   KernelLog* kernel_log = nullptr;
   MissingLaunches* missing = nullptr;
   SharedWork* shared = nullptr;

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "trap/gpu/front/kernel_execution.h"
 #include "trap/gpu/front/qmd_queue.h"
 #include "trap/gpu/kernels/internal_kernels.h"
 #include "trap/gpu/kernels/kernel_namer.h"
@@ -72,13 +73,25 @@ Progress QmdQueue::StartKernel(ExecutionContext& context, uint64_t address, Runn
     return progress;
   }
   if (running.is_shared) return StartShared(context, running, need);
-  if (running.known != nullptr && running.known->small != nullptr) CarryOutSmall(context, running);
+  // Priced by what it finds in memory, before it changes that.
   PriceKernel(context, running);
+  if (running.known != nullptr) {
+    if (Progress progress = Execute(context, running); progress != Progress::kDone) return progress;
+  }
   need = {.span = running.price.time,
           .demand = DemandOf(context.sm_limits, qmd),
           .level = qmd.group,
           .memory = static_cast<uint32_t>(running.price.memory_share * EngineShare::kWhole)};
   LogLaunch(context, address, running);
+  return Progress::kDone;
+}
+
+Progress QmdQueue::Execute(ExecutionContext& context, const Running& running) {
+  const KnownKernel& known = *running.known;
+  if (context.services.execution != nullptr && known.code_bytes > 0) {
+    return context.services.execution->Run(context, running.qmd, known.code_bytes, known.title);
+  }
+  if (known.small != nullptr) CarryOutSmall(context, running);
   return Progress::kDone;
 }
 

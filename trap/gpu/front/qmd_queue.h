@@ -94,6 +94,8 @@ class QmdQueue {
   // Asks the pricer, and tells those who collect launches.
   void PriceKernel(ExecutionContext& context, Running& running);
   void LogLaunch(ExecutionContext& context, uint64_t address, const Running& running);
+  // Gives the kernel its results, if that can be.
+  Progress Execute(ExecutionContext& context, const Running& running);
   // Does what a small kernel does, if there is a rule for it.
   void CarryOutSmall(ExecutionContext& context, const Running& running);
   // The launch's parameters, `most` bytes of them; none if they cannot be read.

@@ -1,0 +1,130 @@
+#include "trap/gpu/front/kernel_execution.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+namespace phantora {
+namespace {
+
+constexpr uint32_t kMostCode = 4 << 20;
+constexpr size_t kMostShapes = 1 << 16;
+constexpr size_t kMostRefusals = 1 << 12;
+
+sass::Dims DimsOf(const Qmd::Dims& dims) { return {dims.x, dims.y, dims.z}; }
+
+// Errors that end a context, as a GPU raises them.
+constexpr uint32_t kGrException = 13;
+
+}  // namespace
+
+KernelExecution::KernelExecution(int architecture, Budget budget)
+    : architecture_(architecture), budget_(budget) {}
+
+bool KernelExecution::IsPossible() {
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+         __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
+}
+
+Progress KernelExecution::Run(ExecutionContext& context, const Qmd& qmd, uint32_t code_bytes,
+                              const std::string& title) {
+  auto [found, is_new] = processes_.try_emplace(context.process);
+  Process& process = found->second;
+  if (is_new) process.credit = budget_.at_first;
+  process.credit += budget_.per_launch_on_average;
+  context.budget -= kLaunchCost;
+
+  code_.resize(std::min(code_bytes, kMostCode));
+  if (code_.empty() || context.memory().Read(qmd.program, code_.data(), code_.size())) {
+    Refuse(process, title, "its code cannot be read");
+    return Progress::kDone;
+  }
+  const std::shared_ptr<const sass::Program> program = programs_.Of(code_, architecture_);
+
+  const Shape shape = {program.get(), qmd.grid.count(), qmd.block.count()};
+  if (const auto known = predicted_.find(shape);
+      known != predicted_.end() && known->second > budget_.per_launch) {
+    ++counters_.too_long;
+    ++process.skipped;
+    return Progress::kDone;
+  }
+
+  sass::Launch launch = {.grid = DimsOf(qmd.grid),
+                         .block = DimsOf(qmd.block),
+                         .cluster = DimsOf(qmd.cluster),
+                         .registers = static_cast<int>(qmd.registers),
+                         .shared_bytes = qmd.shared_bytes,
+                         .constants = {}};
+  for (size_t bank = 0; bank < launch.constants.size(); ++bank) {
+    const Qmd::ConstantBuffer& from = qmd.constants[bank];
+    if (!from.valid) continue;
+    banks_[bank].resize(std::min<size_t>(from.bytes, sass::kConstantBytes));
+    if (auto fault = context.memory().Read(from.address, banks_[bank].data(), banks_[bank].size())) {
+      return context.Check(fault, "constants");
+    }
+    launch.constants[bank] = banks_[bank];
+  }
+  uint64_t most = budget_.per_launch;
+  const bool limited = budget_.per_launch_on_average != 0;
+  if (limited) most = std::min(most, std::max(process.credit, budget_.always));
+  const sass::Outcome outcome = executor_.Run(launch, *program, context.memory(), most);
+  if (outcome.predicted > 0) {
+    if (predicted_.size() >= kMostShapes) predicted_.clear(), kept_.clear();
+    predicted_[shape] = outcome.predicted;
+    kept_[program.get()] = program;
+  }
+  if (limited) process.credit -= std::min(process.credit, outcome.thread_instructions);
+  return Finish(context, qmd, process, *program, outcome, title);
+}
+
+Progress KernelExecution::Finish(ExecutionContext& context, const Qmd& qmd, Process& process,
+                                 const sass::Program& program, const sass::Outcome& outcome,
+                                 const std::string& title) {
+  using Reason = sass::Stop::Reason;
+  counters_.thread_instructions += outcome.thread_instructions;
+  switch (outcome.stop.reason) {
+    case Reason::kNone:
+      ++counters_.executed;
+      return Progress::kDone;
+    case Reason::kTooLong:
+      ++process.skipped;
+      ++(outcome.predicted > budget_.per_launch ? counters_.too_long : counters_.over_budget);
+      return Progress::kDone;
+    case Reason::kUnmapped:
+    case Reason::kMisaligned:
+    case Reason::kOutOfRange:
+    case Reason::kTrap:
+      // What a kernel does that works on results that are not there says nothing of the program.
+      if (process.skipped > 0) break;
+      if (outcome.stop.reason == Reason::kUnmapped) {
+        return context.Fail(kMmuFault, outcome.stop.address, "a kernel's access");
+      }
+      return context.Fail(kGrException, qmd.program, "a kernel failed");
+    default:
+      Refuse(process, title, sass::Describe(outcome, program));
+      return Progress::kDone;
+  }
+  ++counters_.failed;
+  ++process.skipped;
+  return Progress::kDone;
+}
+
+void KernelExecution::Refuse(Process& process, const std::string& title, std::string why) {
+  ++counters_.refused;
+  ++process.skipped;
+  if (refusals_.size() < kMostRefusals) ++refusals_[{title, std::move(why)}];
+}
+
+std::vector<std::string> KernelExecution::Refusals(size_t most) const {
+  std::vector<std::pair<uint64_t, std::string>> lines;
+  for (const auto& [which, count] : refusals_) {
+    lines.emplace_back(count, absl::StrCat(count, " x ", which.first, ": ", which.second));
+  }
+  std::stable_sort(lines.begin(), lines.end(),
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::vector<std::string> result;
+  for (size_t i = 0; i < std::min(most, lines.size()); ++i) result.push_back(lines[i].second);
+  return result;
+}
+
+}  // namespace phantora

@@ -1,0 +1,100 @@
+// Which launches are executed, so that their results are real, and which are only timed.
+#ifndef PHANTORA_TRAP_GPU_FRONT_KERNEL_EXECUTION_H_
+#define PHANTORA_TRAP_GPU_FRONT_KERNEL_EXECUTION_H_
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "trap/gpu/front/engine_object.h"
+#include "trap/gpu/front/qmd.h"
+#include "trap/gpu/sass/execute.h"
+
+namespace phantora {
+
+// Budgets are of instructions of threads, not of seconds, so that what is executed repeats. A launch
+// takes effect whole or not at all: what it would take is known after its first block, whose writes
+// nobody has seen by then.
+class KernelExecution {
+ public:
+  struct Budget {
+    // Of one launch; more expensive ones are skipped. About 10^9 take a second.
+    uint64_t per_launch = 50'000'000;
+    // A process begins with `at_first` and gets `per_launch_on_average` more by every launch, so that
+    // executing takes about as long as everything else that a launch takes here. 0: as much as it wants.
+    uint64_t at_first = 4'000'000'000;
+    uint64_t per_launch_on_average = 25'000;
+    // Is never too much, so that programs that decide by small results always see them.
+    uint64_t always = 500'000;
+  };
+  // Everything, as long as it may take.
+  static constexpr Budget kUnlimited = {100'000'000'000, 0, 0, 0};
+
+  KernelExecution(int architecture, Budget budget);
+
+  // Does this processor have what it takes?
+  static bool IsPossible();
+
+  // `code_bytes` of code lie at the launch's program. kDone: executed or skipped; kFault: it did what
+  // ends a context.
+  Progress Run(ExecutionContext& context, const Qmd& qmd, uint32_t code_bytes,
+               const std::string& title);
+  void ProcessDied(pid_t process) { processes_.erase(process); }
+
+  struct Counters {
+    uint64_t executed = 0, thread_instructions = 0;
+    uint64_t too_long = 0;     // over the budget of a launch
+    uint64_t over_budget = 0;  // over that of the process
+    uint64_t refused = 0;      // not understood, or of a kind that is not executed
+    uint64_t failed = 0;       // would have failed, of inputs that skipped launches should have made
+    uint64_t skipped() const { return too_long + over_budget + refused + failed; }
+  };
+  const Counters& counters() const { return counters_; }
+  // Kernels that were refused, with the first reason for each and how many launches that were, the
+  // most frequent first.
+  std::vector<std::string> Refusals(size_t most) const;
+
+ private:
+  struct Process {
+    uint64_t credit = 0;
+    uint64_t skipped = 0;
+  };
+  // A kernel in a shape, of which is known what it takes.
+  struct Shape {
+    const sass::Program* program;
+    uint64_t blocks, threads;
+    bool operator==(const Shape&) const = default;
+    template <typename H>
+    friend H AbslHashValue(H h, const Shape& shape) {
+      return H::combine(std::move(h), shape.program, shape.blocks, shape.threads);
+    }
+  };
+
+  Progress Finish(ExecutionContext& context, const Qmd& qmd, Process& process,
+                  const sass::Program& program, const sass::Outcome& outcome,
+                  const std::string& title);
+  void Refuse(Process& process, const std::string& title, std::string why);
+
+  const int architecture_;
+  const Budget budget_;
+  sass::ProgramCache programs_;
+  sass::Executor executor_;
+  absl::flat_hash_map<pid_t, Process> processes_;
+  absl::flat_hash_map<Shape, uint64_t> predicted_;
+  // Keeps what `predicted_` names by address.
+  absl::flat_hash_map<const sass::Program*, std::shared_ptr<const sass::Program>> kept_;
+  std::map<std::pair<std::string, std::string>, uint64_t> refusals_;
+  std::vector<uint8_t> code_;
+  std::vector<uint8_t> banks_[8];
+  Counters counters_;
+};
+
+}  // namespace phantora
+
+#endif  // PHANTORA_TRAP_GPU_FRONT_KERNEL_EXECUTION_H_

@@ -1,0 +1,647 @@
+#include "trap/gpu/sass/decoder.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "trap/gpu/sass/special_registers.h"
+
+namespace phantora::sass {
+namespace {
+
+constexpr int kScheduling = 105;      // 21 bits that change nothing but when
+constexpr int kSchedulingBits = 21;
+
+bool IsUniform(const Word& word) {
+  const int operation = word.operation();
+  return operation >= 0x080 && operation < 0x0c0;
+}
+
+// Which bits of a word have been accounted for.
+class Account {
+ public:
+  explicit Account(const Word& word) : word_(word) {
+    Take(0, 16);  // operation, form, guard
+    Take(kScheduling, kSchedulingBits);
+  }
+  void Take(int at, int width) {
+    for (int bit = at; bit < at + width; ++bit) {
+      (bit < 64 ? taken_.low : taken_.high) |= uint64_t{1} << bit % 64;
+    }
+  }
+  bool IsTaken(int at, int width) const { return taken_.Bits(at, width) != 0; }
+  // Registers that an operation does not have are RZ, or nothing at all.
+  void TakeUnusedRegisters(bool uniform) {
+    for (const int at : {16, 24, 32, 64}) {
+      const uint64_t value = word_.Bits(at, 8);
+      const uint64_t none = uniform ? kNoUniformRegister : kNoRegister;
+      if (!IsTaken(at, 8) && (value == none || value == 0)) Take(at, 8);
+    }
+  }
+  Word Rest() const { return {word_.low & ~taken_.low, word_.high & ~taken_.high}; }
+
+ private:
+  const Word& word_;
+  Word taken_;
+};
+
+// Takes a word apart by one row.
+class ByRow {
+ public:
+  ByRow(const Word& word, const Encoding& encoding, Architecture architecture, uint32_t index)
+      : word_(word), encoding_(encoding), architecture_(architecture), account_(word) {
+    instruction_.word = word;
+    instruction_.guard = static_cast<uint8_t>(word.Bits(12, 3));
+    instruction_.guard_inverted = word.Bit(15);
+    instruction_.guard_is_uniform = IsUniform(word) && word.operation() != 0x086;
+    instruction_.flow = encoding.row->flow;
+    index_ = index;
+  }
+
+  // "" if all of it is understood.
+  const char* Run() {
+    for (const Modifier& modifier : encoding_.modifiers) {
+      for (const auto& part : modifier.parts) account_.Take(part.at, part.width);
+      const uint32_t value = modifier.ValueIn(word_);
+      if (value >= modifier.spellings.size() || modifier.spellings[value] == "?") {
+        return "a modifier that is not known";
+      }
+    }
+    for (const Operand& operand : encoding_.operands) {
+      if (const char* why = Take(operand); *why != '\0') return why;
+    }
+    if (IsUniform(word_) && word_.operation() != 0x082 && word_.operation() != 0x086 &&
+        word_.operation() != 0x0b9 && word_.operation() != 0x09c && word_.operation() != 0x0bb) {
+      account_.Take(91, 1);
+      if (!word_.Bit(91) && word_.operation() != 0x0ca) return "a uniform operation without bit 91";
+    }
+    if (word_.operation() == 0x09c) account_.Take(91, 1);
+    account_.TakeUnusedRegisters(IsUniform(word_));
+    const Word rest = account_.Rest();
+    if ((rest.low | rest.high) != 0) return "bits that are not known";
+    return "";
+  }
+
+  Word Rest() const { return account_.Rest(); }
+  const Instruction& instruction() const { return instruction_; }
+
+ private:
+  // Does the form have its free-form operand (register, constant, ...) in the third place?
+  bool ThirdIsFree() const {
+    const int form = word_.form();
+    return form == 2 || form == 3 || form == 7;
+  }
+
+  const char* TakeSource(const Operand& operand, Source& source) {
+    const bool first = operand.kind == OperandKind::kA;
+    const bool free = !first && (operand.kind == OperandKind::kC) == ThirdIsFree();
+    if (!free) return TakeRegister(operand, source, first ? 24 : 64);
+    switch (word_.form()) {
+      case 2:
+      case 4:
+        account_.Take(32, 32);
+        source.kind = Source::Kind::kImmediate;
+        source.value = static_cast<uint32_t>(word_.Bits(32, 32));
+        return "";
+      case 3:
+      case 5:
+        account_.Take(38, 21);
+        source.kind = Source::Kind::kConstant;
+        source.value = static_cast<uint32_t>(word_.Bits(38, 16));
+        source.index = static_cast<uint8_t>(word_.Bits(54, 5));
+        TakeSourceModifiers(operand, source, 63, 62, 60);
+        return "";
+      case 6:
+      case 7:
+        if (!word_.Bit(91)) return "a uniform register without bit 91";
+        account_.Take(32, 6);
+        account_.Take(91, 1);
+        source.kind = Source::Kind::kUniform;
+        source.index = static_cast<uint8_t>(word_.Bits(32, 6));
+        TakeSourceModifiers(operand, source, 63, 62, 60);
+        return "";
+      default:
+        return TakeRegister(operand, source, 32);
+    }
+  }
+
+  const char* TakeRegister(const Operand& operand, Source& source, int at) {
+    const bool uniform = IsUniform(word_) && word_.operation() != 0x0ca;
+    account_.Take(at, uniform ? 6 : 8);
+    source.kind = uniform ? Source::Kind::kUniform : Source::Kind::kRegister;
+    source.index = static_cast<uint8_t>(word_.Bits(at, uniform ? 6 : 8));
+    if (at == 24) {
+      TakeSourceModifiers(operand, source, 72, 73, 74);
+    } else if (at == 32) {
+      TakeSourceModifiers(operand, source, 63, 62, 60);
+    } else if (operand.half) {
+      TakeSourceModifiers(operand, source, 84, 83, 81);
+    } else {
+      TakeSourceModifiers(operand, source, 75, 74, 0);
+    }
+    return "";
+  }
+
+  void TakeSourceModifiers(const Operand& operand, Source& source, int negate, int absolute,
+                           int swizzle) {
+    if (operand.negatable || operand.invertible) {
+      account_.Take(negate, 1);
+      source.negate = word_.Bit(negate);
+    }
+    if (operand.absolutable) {
+      account_.Take(absolute, 1);
+      source.absolute = word_.Bit(absolute);
+    }
+    if (operand.half || operand.part) account_.Take(swizzle, 2);
+  }
+
+  const char* TakePredicate(const Operand& operand) {
+    const bool has_not = operand.inverted != 0;
+    account_.Take(operand.at, 3);
+    if (has_not) account_.Take(operand.inverted, 1);
+    if (operand.when >= 0 && !word_.Bit(operand.when)) {
+      if (word_.Bits(operand.at, 3) != kTrue && word_.Bits(operand.at, 3) != 0) {
+        return "a predicate where there is none";
+      }
+    }
+    return "";
+  }
+
+  // How many registers in a row.
+  int Count(const Operand& operand) const {
+    switch (operand.registers) {
+      case kRegistersByMemory: {
+        const uint64_t size = word_.Bits(73, 3);
+        return size == 6 ? 4 : size == 5 ? 2 : 1;
+      }
+      case kRegistersByAtomic: {
+        const uint64_t type = word_.Bits(73, architecture_ >= 90 ? 4 : 3);
+        const bool floats = word_.operation() == 0x1a2 || word_.operation() == 0x1a3;
+        if (architecture_ >= 90) return (floats ? type == 15 : type == 2 || type == 3) ? 2 : 1;
+        return type == 2 || type == 5 || type == 6 ? 2 : 1;
+      }
+      case kRegistersByResult:
+        return word_.Bits(75, 3) == 3 ? 2 : 1;
+      case kRegistersByAccumulator:
+        return word_.Bit(76) ? 4 : 2;
+      default:
+        return operand.registers;
+    }
+  }
+
+  const char* Take(const Operand& operand) {
+    switch (operand.kind) {
+      case OperandKind::kA: return TakeSource(operand, instruction_.a);
+      case OperandKind::kB: return TakeSource(operand, instruction_.b);
+      case OperandKind::kC: return TakeSource(operand, instruction_.c);
+      case OperandKind::kDestination: {
+        account_.Take(16, 8);
+        const int index = static_cast<int>(word_.Bits(16, 8));
+        instruction_.destination = index == kNoRegister ? kDiscard : static_cast<uint16_t>(index);
+        if (index != kNoRegister && index + Count(operand) > kNoRegister) return "registers beyond the last";
+        return "";
+      }
+      case OperandKind::kUniformDestination: {
+        account_.Take(16, 6);
+        const int index = static_cast<int>(word_.Bits(16, 6));
+        instruction_.destination = static_cast<uint16_t>(index);
+        if (index != kNoUniformRegister && index + Count(operand) > kNoUniformRegister) {
+          return "registers beyond the last";
+        }
+        return "";
+      }
+      case OperandKind::kRegister: {
+        account_.Take(operand.at, 8);
+        Source& source = operand.at == 24   ? instruction_.a
+                         : operand.at == 32 ? instruction_.b
+                                            : instruction_.c;
+        source.kind = Source::Kind::kRegister;
+        source.index = static_cast<uint8_t>(word_.Bits(operand.at, 8));
+        return "";
+      }
+      case OperandKind::kUniform: {
+        account_.Take(operand.at, 6);
+        instruction_.a.kind = Source::Kind::kUniform;
+        instruction_.a.index = static_cast<uint8_t>(word_.Bits(operand.at, 6));
+        if (operand.invertible) {
+          account_.Take(operand.at + 6, 1);
+          instruction_.a.negate = word_.Bit(operand.at + 6);
+        }
+        return "";
+      }
+      case OperandKind::kPredicate:
+      case OperandKind::kUniformPredicate:
+      case OperandKind::kPredicateResult:
+      case OperandKind::kUniformPredicateResult:
+        return TakePredicate(operand);
+      case OperandKind::kUnsigned:
+      case OperandKind::kSigned:
+      case OperandKind::kIgnored:
+        account_.Take(operand.at, operand.width);
+        return "";
+      case OperandKind::kExactly:
+        account_.Take(operand.at, operand.width);
+        return word_.Bits(operand.at, operand.width) == operand.value ? "" : "a field that is not known";
+      case OperandKind::kSpecialRegister:
+        account_.Take(72, 8);
+        return SpecialRegisterName(static_cast<int>(word_.Bits(72, 8))) != nullptr
+                   ? ""
+                   : "a special register that is not known";
+      case OperandKind::kConvergence:
+        account_.Take(operand.at, 4);
+        return "";
+      case OperandKind::kConstant:
+        account_.Take(38, 21);
+        instruction_.b.kind = Source::Kind::kConstant;
+        instruction_.b.value = static_cast<uint32_t>(word_.Bits(38, 16));
+        instruction_.b.index = static_cast<uint8_t>(word_.Bits(54, 5));
+        return "";
+      case OperandKind::kTable:
+        account_.Take(64, 3);
+        account_.Take(72, 5);
+        return "";
+      case OperandKind::kPredicates:
+        return "";
+      case OperandKind::kAddress: return TakeAddress(operand);
+      case OperandKind::kTarget: return TakeTarget();
+    }
+    return "";
+  }
+
+  void TakeOffset() {
+    account_.Take(40, 24);
+    instruction_.offset = static_cast<int32_t>(word_.Signed(40, 24));
+  }
+  void TakeAddressRegister(int at) {
+    account_.Take(at, 8);
+    instruction_.a.kind = Source::Kind::kRegister;
+    instruction_.a.index = static_cast<uint8_t>(word_.Bits(at, 8));
+  }
+
+  // Addresses by letter. r: a register, of 64 bits with .E; g, G, h, H: one of 64 bits and a descriptor
+  // in uniform registers, that says nothing of interest, of loads, stores, reductions and atomics; s, S: of 32 bits and a uniform
+  // register at 32 or 64 if bit 91 says so; l: without one; i, c: in a constant bank, by a register
+  // or a uniform one; p, q: the two of LDGSTS.
+  const char* TakeAddress(const Operand& operand) {
+    if (operand.scaled) account_.Take(78, 2);
+    switch (operand.address) {
+      case 'r':
+        TakeAddressRegister(24), TakeOffset();
+        return "";
+      case 'g':
+      case 'G':
+        TakeAddressRegister(24), TakeOffset();
+        account_.Take(operand.address == 'g' ? 32 : 64, 6);
+        account_.Take(76, 1);
+        account_.Take(90, 2);
+        return word_.Bit(76) && word_.Bits(90, 2) == 3 ? "" : "an address that is not known";
+      case 'h':
+        TakeAddressRegister(24), TakeOffset();
+        account_.Take(64, 6);
+        account_.Take(71, 1);
+        account_.Take(90, 2);
+        return word_.Bit(71) && word_.Bits(90, 2) == 3 ? "" : "an address that is not known";
+      case 'H':
+        TakeAddressRegister(24), TakeOffset();
+        account_.Take(64, 8);
+        account_.Take(91, 1);
+        return word_.Bits(70, 2) == 3 && word_.Bit(91) ? "" : "an address that is not known";
+      case 's':
+      case 'S': {
+        TakeAddressRegister(24), TakeOffset();
+        const int at = operand.address == 's' ? 32 : 64;
+        account_.Take(91, 1);
+        if (word_.Bit(91)) {
+          account_.Take(at, 6);
+          Source& uniform = operand.address == 's' ? instruction_.b : instruction_.c;
+          uniform.kind = Source::Kind::kUniform;
+          uniform.index = static_cast<uint8_t>(word_.Bits(at, 6));
+        }
+        return "";
+      }
+      case 'l':
+        TakeAddressRegister(24), TakeOffset();
+        return "";
+      case 'i':
+        TakeAddressRegister(24);
+        account_.Take(38, 21);
+        instruction_.b.kind = Source::Kind::kConstant;
+        instruction_.b.index = static_cast<uint8_t>(word_.Bits(54, 5));
+        instruction_.offset = static_cast<int32_t>(word_.Signed(38, 16));
+        return "";
+      case 'c':
+        account_.Take(24, 6);
+        account_.Take(38, 21);
+        instruction_.a.kind = Source::Kind::kUniform;
+        instruction_.a.index = static_cast<uint8_t>(word_.Bits(24, 6));
+        instruction_.b.kind = Source::Kind::kConstant;
+        instruction_.b.index = static_cast<uint8_t>(word_.Bits(54, 5));
+        instruction_.offset = static_cast<int32_t>(word_.Signed(38, 16));
+        return "";
+      case 'p':
+        account_.Take(16, 8);
+        account_.Take(44, 20);
+        instruction_.destination = static_cast<uint16_t>(word_.Bits(16, 8));
+        return "";
+      case 'q':
+        TakeAddressRegister(24);
+        account_.Take(32, 12);
+        account_.Take(64, 6);
+        account_.Take(91, 1);
+        instruction_.offset = static_cast<int32_t>(word_.Signed(32, 12));
+        return word_.Bit(91) ? "" : "an address that is not known";
+      default:
+        return "an address that is not known";
+    }
+  }
+
+  // Distances are in bytes from the next instruction; since sm_90 their lowest byte, in words of four
+  // bytes, lies apart for all but BSSY.
+  const char* TakeTarget() {
+    int64_t words;
+    if (word_.operation() == 0x145) {
+      account_.Take(34, 30);
+      words = word_.Signed(34, 30);
+    } else {
+      account_.Take(34, 48);
+      words = word_.Signed(34, 48);
+      if (architecture_ >= 90) {
+        account_.Take(16, 8);
+        words = words * 256 + static_cast<int64_t>(word_.Bits(16, 8));
+      }
+    }
+    const int64_t target = (int64_t{index_} + 1) * kWordBytes + words * 4;
+    if (target % kWordBytes != 0) return "a target between instructions";
+    // What is not in the program is found out when it is reached.
+    instruction_.target = target < 0 || target / kWordBytes > UINT32_MAX
+                              ? UINT32_MAX
+                              : static_cast<uint32_t>(target / kWordBytes);
+    return "";
+  }
+
+  const Word& word_;
+  const Encoding& encoding_;
+  const Architecture architecture_;
+  uint32_t index_ = 0;
+  Account account_;
+  Instruction instruction_;
+};
+
+// --- Text ---
+
+std::string Register(int index) { return index == kNoRegister ? "RZ" : absl::StrCat("R", index); }
+std::string Uniform(int index) {
+  return index == kNoUniformRegister ? "URZ" : absl::StrCat("UR", index);
+}
+std::string Predicate(const char* file, int index, bool inverted) {
+  return absl::StrCat(inverted ? "!" : "", file, index == kTrue ? "T" : absl::StrCat(index));
+}
+
+class Printer {
+ public:
+  Printer(const Decoded& decoded, Architecture architecture)
+      : instruction_(decoded.instruction),
+        word_(decoded.instruction.word),
+        encoding_(*decoded.encoding),
+        architecture_(architecture) {}
+
+  Text Run() {
+    Text text;
+    if (word_.Bits(12, 4) != kTrue) {
+      text.guard = absl::StrCat("@", Predicate(instruction_.guard_is_uniform ? "UP" : "P",
+                                               static_cast<int>(word_.Bits(12, 3)), word_.Bit(15)));
+    }
+    text.name = encoding_.row->name;
+    for (const Modifier& modifier : encoding_.modifiers) {
+      text.name += modifier.spellings[modifier.ValueIn(word_)];
+    }
+    for (const Operand& operand : encoding_.operands) Add(operand, text.operands);
+    return text;
+  }
+
+ private:
+  std::string Modified(const Operand& operand, const Source& source, std::string plain) const {
+    if (operand.half) plain += Swizzle(operand, source);
+    if (operand.part) {
+      const uint64_t part = word_.Bits(60, 2), size = word_.Bits(84, 2);
+      if (part != 0) plain += absl::StrCat(size == 0 ? ".B" : ".H", part);
+    }
+    if (source.absolute) plain = absl::StrCat("|", plain, "|");
+    if (!source.negate) return plain;
+    const bool bits = operand.invertible || (operand.negatable && !operand.absolutable &&
+                                             !operand.half && HasX() && word_.Bit(74));
+    return absl::StrCat(bits ? "~" : "-", plain);
+  }
+  bool HasX() const {
+    for (const Modifier& modifier : encoding_.modifiers) {
+      if (modifier.spellings.back() == ".X") return true;
+    }
+    return false;
+  }
+  std::string Swizzle(const Operand& operand, const Source& source) const {
+    if (source.kind == Source::Kind::kImmediate) return "";
+    int at = 74;
+    if (operand.kind != OperandKind::kA) {
+      const int form = word_.form();
+      const bool third_is_free = form == 2 || form == 3 || form == 7;
+      at = (operand.kind == OperandKind::kC) == third_is_free ? 60 : 81;
+    }
+    switch (word_.Bits(at, 2)) {
+      case 1: return ".F32";
+      case 2: return ".H0_H0";
+      case 3: return ".H1_H1";
+      default: return "";
+    }
+  }
+  std::string Of(const Operand& operand, const Source& source) const {
+    switch (source.kind) {
+      case Source::Kind::kRegister:
+        return Modified(operand, source, Register(source.index));
+      case Source::Kind::kUniform:
+        return Modified(operand, source, Uniform(source.index));
+      case Source::Kind::kConstant:
+        return Modified(operand, source, absl::StrFormat("c[0x%x][0x%x]", source.index, source.value));
+      default:
+        break;
+    }
+    static constexpr char kLetters[] = {'i', 'f', 'd', 'h'};
+    return absl::StrFormat("#%c%x", kLetters[static_cast<int>(encoding_.row->immediate)],
+                           source.value);
+  }
+  static std::string Offset(int64_t offset, bool alone) {
+    if (alone) return absl::StrFormat("0x%x", offset);
+    if (offset == 0) return "";
+    return offset < 0 ? absl::StrFormat("+-0x%x", -offset) : absl::StrFormat("+0x%x", offset);
+  }
+  std::string Bracketed(std::string base, int64_t offset) const {
+    if (base.empty()) base = offset == 0 ? "RZ" : "";
+    return absl::StrCat("[", base, Offset(offset, base.empty()), "]");
+  }
+  std::string Address(const Operand& operand) const {
+    static constexpr const char* kScales[] = {"", ".X4", ".X8", ".X16"};
+    const int reg = static_cast<int>(word_.Bits(24, 8));
+    const std::string plain = reg == kNoRegister ? "" : Register(reg);
+    const int64_t offset = instruction_.offset;
+    switch (operand.address) {
+      case 'r': return Bracketed(plain, offset);
+      case 'g':
+      case 'G':
+      case 'h':
+      case 'H': {
+        const std::string text =
+            reg == kNoRegister ? Bracketed("", offset) : Bracketed(plain + ".64", offset);
+        if (architecture_ < 90) return text;
+        const int at = operand.address == 'g' ? 32 : 64;
+        return absl::StrCat("desc[", Uniform(static_cast<int>(word_.Bits(at, 6))), "]", text);
+      }
+      case 's':
+      case 'S':
+      case 'l': {
+        std::string base = plain;
+        if (operand.scaled && !base.empty()) base += kScales[word_.Bits(78, 2)];
+        if (operand.address != 'l' && word_.Bit(91)) {
+          const int at = operand.address == 's' ? 32 : 64;
+          base = absl::StrCat(base, base.empty() ? "" : "+",
+                              Uniform(static_cast<int>(word_.Bits(at, 6))));
+        }
+        return Bracketed(base, offset);
+      }
+      case 'i': {
+        const uint16_t at = static_cast<uint16_t>(offset);
+        if (plain.empty() && at != 0) {
+          return absl::StrFormat("c[0x%x][0x%x]", instruction_.b.index, at);
+        }
+        return absl::StrFormat("c[0x%x]%s", instruction_.b.index, Bracketed(plain, offset));
+      }
+      case 'c':
+        return absl::StrFormat("c[0x%x]%s", instruction_.b.index,
+                               Bracketed(Uniform(instruction_.a.index), offset));
+      case 'p': {
+        const int to = static_cast<int>(word_.Bits(16, 8));
+        return Bracketed(to == kNoRegister ? "" : Register(to),
+                         word_.Signed(44, 20));
+      }
+      case 'q': {
+        const std::string text = Bracketed(plain + ".64", offset);
+        if (architecture_ < 90) return text;
+        return absl::StrCat("desc[", Uniform(static_cast<int>(word_.Bits(64, 6))), "]", text);
+      }
+      default: return "?";
+    }
+  }
+
+  void Add(const Operand& operand, std::vector<std::string>& out) const {
+    if (operand.when >= 0 && !word_.Bit(operand.when)) return;
+    switch (operand.kind) {
+      case OperandKind::kA: out.push_back(Of(operand, instruction_.a)); return;
+      case OperandKind::kB: out.push_back(Of(operand, instruction_.b)); return;
+      case OperandKind::kC: out.push_back(Of(operand, instruction_.c)); return;
+      case OperandKind::kDestination: {
+        const int index = static_cast<int>(word_.Bits(16, 8));
+        if (!operand.optional || index != kNoRegister) out.push_back(Register(index));
+        return;
+      }
+      case OperandKind::kUniformDestination: {
+        const int index = static_cast<int>(word_.Bits(16, 6));
+        if (!operand.optional || index != kNoUniformRegister) out.push_back(Uniform(index));
+        return;
+      }
+      case OperandKind::kRegister:
+        out.push_back(Register(static_cast<int>(word_.Bits(operand.at, 8))));
+        return;
+      case OperandKind::kUniform:
+        out.push_back(absl::StrCat(instruction_.a.negate ? "~" : "",
+                                   Uniform(static_cast<int>(word_.Bits(operand.at, 6)))));
+        return;
+      case OperandKind::kPredicate:
+      case OperandKind::kPredicateResult:
+      case OperandKind::kUniformPredicate:
+      case OperandKind::kUniformPredicateResult: {
+        const bool uniform = operand.kind == OperandKind::kUniformPredicate ||
+                             operand.kind == OperandKind::kUniformPredicateResult;
+        const bool inverted = operand.inverted != 0 && word_.Bit(operand.inverted);
+        const int index = static_cast<int>(word_.Bits(operand.at, 3));
+        if (operand.optional && index == kTrue && !inverted) return;
+        out.push_back(Predicate(uniform ? "UP" : "P", index, inverted));
+        return;
+      }
+      case OperandKind::kUnsigned:
+        if (operand.optional && word_.Bits(operand.at, operand.width) == 0) return;
+        out.push_back(absl::StrFormat("#i%x", word_.Bits(operand.at, operand.width)));
+        return;
+      case OperandKind::kSigned:
+        out.push_back(absl::StrFormat(
+            "#i%x", static_cast<uint32_t>(word_.Signed(operand.at, operand.width))));
+        return;
+      case OperandKind::kSpecialRegister:
+        out.push_back(SpecialRegisterName(static_cast<int>(word_.Bits(72, 8))));
+        return;
+      case OperandKind::kConvergence:
+        out.push_back(absl::StrCat("B", word_.Bits(operand.at, 4)));
+        return;
+      case OperandKind::kConstant:
+        out.push_back(
+            absl::StrFormat("c[0x%x][0x%x]", instruction_.b.index, instruction_.b.value));
+        return;
+      case OperandKind::kTable:
+        out.push_back(absl::StrFormat("#i%x", word_.Bits(64, 3) | word_.Bits(72, 5) << 3));
+        return;
+      case OperandKind::kPredicates:
+        out.push_back(IsUniform(word_) ? "UPR" : "PR");
+        return;
+      case OperandKind::kAddress: out.push_back(Address(operand)); return;
+      case OperandKind::kTarget: out.push_back(absl::StrFormat("L%x", instruction_.target * 16)); return;
+      case OperandKind::kIgnored:
+      case OperandKind::kExactly: return;
+    }
+  }
+
+  const Instruction& instruction_;
+  const Word& word_;
+  const Encoding& encoding_;
+  const Architecture architecture_;
+};
+
+}  // namespace
+
+Decoded Decode(const Word& word, Architecture architecture, uint32_t index) {
+  Decoded result;
+  result.why = "an operation that is not known";
+  result.instruction.word = word;
+  for (const Encoding& encoding : EncodingsOf(word.operation(), word.form())) {
+    if (architecture < encoding.row->from || architecture > encoding.row->until) continue;
+    ByRow by_row(word, encoding, architecture, index);
+    const char* const why = by_row.Run();
+    if (*why != '\0') {
+      result.why = why;
+      result.unknown = by_row.Rest();
+      continue;
+    }
+    result.instruction = by_row.instruction();
+    if (encoding.row->select != nullptr) {
+      result.instruction.handler = encoding.row->select(result.instruction);
+      if (result.instruction.handler == nullptr) {
+        result.why = "an operation that is not carried out in this way";
+        continue;
+      }
+    }
+    result.encoding = &encoding;
+    result.why = "";
+    return result;
+  }
+  return result;
+}
+
+Text Print(const Decoded& decoded, Architecture architecture) {
+  if (decoded.encoding == nullptr) return {"", "?", {}};
+  return Printer(decoded, architecture).Run();
+}
+
+std::string Text::Joined() const {
+  return absl::StrCat(guard, guard.empty() ? "" : " ", name, operands.empty() ? "" : " ",
+                      absl::StrJoin(operands, ", "));
+}
+
+}  // namespace phantora::sass

@@ -1,0 +1,86 @@
+// Floating point numbers of 16, 32 and 64 bits, and conversions.
+#include "trap/gpu/sass/encoding.h"
+#include "trap/gpu/sass/operations.h"
+
+namespace phantora::sass {
+namespace {
+
+#define PHANTORA_FLOAT_COMPARISONS \
+  ".LT,.EQ,.LE,.GT,.NE,.GE,.NUM,.NAN,.LTU,.EQU,.LEU,.GTU,.NEU,.GEU,"
+#define PHANTORA_ROUNDING "78+2=,.RM,.RP,.RZ"
+
+constexpr char kArithmetic[] = "80=.FTZ " PHANTORA_ROUNDING " 77=.SAT";
+constexpr char kCompare[] = "76+4=.F," PHANTORA_FLOAT_COMPARISONS ".T 80=.FTZ 74+2=.AND,.OR,.XOR";
+constexpr char kCompareDoubles[] = "76+4=.MIN," PHANTORA_FLOAT_COMPARISONS ".MAX 74+2=.AND,.OR,.XOR";
+constexpr char kCompareHalves[] =
+    "65=.BF16_V2 76+4=.F," PHANTORA_FLOAT_COMPARISONS ".T 80=.FTZ 69+2=.AND,.OR,.XOR";
+constexpr char kFloatToInteger[] =
+    "80=.FTZ 75+2:72=.U8,.U16,.U32,.U64,.S8,.S16,,.S64 84+2=?,.F16,,.F64 "
+    "78+2=,.FLOOR,.CEIL,.TRUNC 77=.NTZ";
+constexpr char kIntegerToFloat[] =
+    "75+3=?,.F16,,.F64,.BF16 84+2:74=.U8,.U16,.U32,.U64,.S8,.S16,,.S64 " PHANTORA_ROUNDING;
+constexpr char kFloatToFloat[] =
+    "80=.FTZ 75+3=?,.F16,.F32,.F64,.BF16 84+2=?,.F16,.F32,.F64 " PHANTORA_ROUNDING;
+constexpr char kFunctions[] =
+    "74+6=.COS,.SIN,.EX2,.LG2,.RCP,.RSQ,.RCP64H,.RSQ64H,.SQRT,.TANH";
+
+}  // namespace
+
+std::vector<EncodingRow> FloatRows() {
+  constexpr Immediate kF = Immediate::kFloat, kD = Immediate::kDouble, kH = Immediate::kHalves;
+  return {
+      {0x008, "1456", "FSEL", "", "d a-| b-| p87/90", Always<&SelectFloat>, kF},
+      {0x009, "1456", "FMNMX", "80=.FTZ 81=.NAN", "d a-| b-| p87/90", Always<&MinMaxFloat>, kF},
+      {0x00a, "1456", "FSET.BF", kCompare, "d a-| b-| p87/90", Always<&SetFloat>, kF},
+      {0x00b, "1456", "FSETP", kCompare, "P81 P84 a-| b-| p87/90", Always<&CompareFloats>, kF},
+      {0x020, "1456", "FMUL", "84+3=?,.D8,.D4,.D2, 80=.FTZ " PHANTORA_ROUNDING " 77=.SAT", "d a-| b-|",
+       &SelectMultiplyFloat, kF},
+      {0x021, "1", "FADD", kArithmetic, "d a-| b-|", &SelectAddFloat, kF},
+      {0x021, "237", "FADD", kArithmetic, "d a-| c-|", &SelectAddFloat, kF},
+      {0x023, "1234567", "FFMA", kArithmetic, "d a-| b-| c-|", &SelectFusedMultiplyAdd, kF},
+      {0x028, "1456", "DMUL", PHANTORA_ROUNDING, "d*2 a-|*2 b-|*2", Always<&MultiplyDouble>, kD},
+      {0x029, "1237", "DADD", PHANTORA_ROUNDING, "d*2 a-|*2 c-|*2", Always<&AddDouble>, kD},
+      {0x02a, "1", "DSETP", kCompareDoubles, "P81 P84 a-|*2 b-|*2 p87/90", Always<&CompareDoubles>,
+       kD},
+      {0x02a, "237", "DSETP", kCompareDoubles, "P81 P84 a-|*2 c-|*2 p87/90",
+       Always<&CompareDoubles>, kD},
+      {0x02b, "1234567", "DFMA", PHANTORA_ROUNDING, "d*2 a-|*2 b-|*2 c-|*2",
+       Always<&FusedMultiplyAddDouble>, kD},
+      {0x030, "1", "HADD2", "78=.F32 85=.BF16_V2", "d a-|h b-|h", Always<&AddHalves>, kH},
+      {0x030, "237", "HADD2", "78=.F32 85=.BF16_V2", "d a-|h c-|h", Always<&AddHalves>, kH},
+      {0x031, "1234567", "HFMA2", "85=.BF16_V2 79=.RELU", "d a-|h b-|h c-|h",
+       Always<&FusedMultiplyAddHalves>, kH},
+      {0x032, "1456", "HMUL2", "85=.BF16_V2", "d a-|h b-|h", Always<&MultiplyHalves>, kH},
+      {0x033, "1", "HSET2", "71=.BF 65=.BF16_V2 76+4=.F," PHANTORA_FLOAT_COMPARISONS ".T 69+2=.AND,.OR,.XOR",
+       "d a-|h b-|h p87/90", Always<&SetHalves>, kH},
+      {0x033, "237", "HSET2",
+       "71=.BF 65=.BF16_V2 76+4=.F," PHANTORA_FLOAT_COMPARISONS ".T 69+2=.AND,.OR,.XOR",
+       "d a-|h c-|h p87/90", Always<&SetHalves>, kH},
+      {0x034, "1", "HSETP2", kCompareHalves, "P81 P84 a-|h b-|h p87/90", Always<&CompareHalves>,
+       kH},
+      {0x034, "237", "HSETP2", kCompareHalves, "P81 P84 a-|h c-|h p87/90", Always<&CompareHalves>,
+       kH},
+      // On another pipe, and of packed halves only.
+      {0x035, "2", "HFMA2.MMA", "", "d a- b c", Always<&FusedMultiplyAddHalvesPlain>, kH},
+      {0x03e, "1456", "F2FP", "75=.RELU 76=,.BF16 '.PACK_AB 79+2=,.RM,.RP,.RZ", "d a-| b-|",
+       Always<&PackFloats>, kF, Flow::kPlain, 80, 89},
+      {0x03e, "1456", "F2FP", "75=.RELU 76=.F16.F32,.BF16.F32 '.PACK_AB 79+2=,.RM,.RP,.RZ", "d a-| b-|",
+       Always<&PackFloats>, kF, Flow::kPlain, 90, 90},
+      {0x045, "1456", "I2FP.F32", "74=.U32,.S32 78+2=,.RM,.RP,.RZ", "d b =75+3:2 =84+2:2",
+       Always<&IntegerToFloat32>},
+      {0x102, "1456", "FCHK", "", "P81 a-| b-|", Always<&CheckDivision>, kF},
+      {0x104, "1456", "F2F", kFloatToFloat, "d*f b-|", Always<&FloatToFloat>, kF},
+      {0x105, "1456", "F2I", kFloatToInteger, "d*f b-|", Always<&FloatToInteger>, kF},
+      {0x106, "1456", "I2F", kIntegerToFloat, "d*f by", Always<&IntegerToFloat>},
+      {0x107, "1456", "FRND", "75+2:84+2=?,?,?,?,?,.F16,?,?,?,?, 80=.FTZ 78+2=,.FLOOR,.CEIL,.TRUNC",
+       "d b-|", Always<&RoundToIntegral>, kF},
+      {0x108, "1456", "MUFU", kFunctions, "d b-|", &SelectFunction, kF},
+      {0x110, "1456", "F2F", kFloatToFloat, "d*f b-|", Always<&FloatToFloat>, kD},
+      {0x111, "1456", "F2I", kFloatToInteger, "d*f b-|", Always<&FloatToInteger>, kD},
+      {0x112, "1456", "I2F", kIntegerToFloat, "d*f by", Always<&IntegerToFloat>},
+      {0x113, "1456", "FRND", "75+2:84+2=?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,.F64 78+2=,.FLOOR,.CEIL,.TRUNC",
+       "d*2 b-|*2", Always<&RoundToIntegral>, kD},
+  };
+}
+
+}  // namespace phantora::sass

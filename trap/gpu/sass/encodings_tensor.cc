@@ -1,0 +1,19 @@
+// Products of small matrices, and the moves that feed them.
+#include "trap/gpu/sass/encoding.h"
+#include "trap/gpu/sass/operations.h"
+
+namespace phantora::sass {
+
+std::vector<EncodingRow> TensorRows() {
+  return {
+      {0x03b, "4", "LDSM.16", "78+2=.M88,.MT88 72+2=,.2,.4", "d*4 ms", Always<&LoadMatrix>},
+      {0x044, "4", "STSM.16", "78+2=.M88,.MT88 72+2=,.2,.4", "ml r32", Always<&StoreMatrix>,
+       Immediate::kInteger, Flow::kPlain, 90, 90},
+      {0x03c, "1", "HMMA", "75:78=.1688,.16816 76=.F16,.F32 82+2=,.BF16", "d*h a b c",
+       &SelectMatrixProduct},
+      {0x03c, "1", "HMMA", "75:78=.1688,?,.1684 76=?,.F32 82+2=?,?,.TF32", "d*h a b c",
+       &SelectMatrixProduct},
+  };
+}
+
+}  // namespace phantora::sass

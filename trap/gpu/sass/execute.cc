@@ -1,0 +1,213 @@
+#include "trap/gpu/sass/execute.h"
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "trap/gpu/sass/run_warp.h"
+
+namespace phantora::sass {
+namespace {
+
+// What the bytes after a bank's end may be read as: the second half of something wide.
+constexpr size_t kSlack = 16;
+// A block that takes more warp instructions than this may be waiting for the next one.
+constexpr uint64_t kTurnOfBlock = 1 << 18;
+// Blocks that are under way at one time, and that are kept for the next launch.
+constexpr size_t kMostBlocks = 256;
+constexpr size_t kMostIdle = 2;
+// Of this machine, for what a launch writes.
+constexpr uint64_t kMostBytes = uint64_t{4} << 30;
+// Block 0 may differ from the others.
+constexpr uint64_t kMostBeyondPrediction = 4;
+constexpr uint64_t kMostThreads = 1024;
+constexpr uint32_t kMostShared = 1 << 18;
+// On sm_90 the addresses of shared memory begin behind what the hardware keeps for itself.
+constexpr uint32_t kReservedShared = 1024;
+
+constexpr uint64_t kSharedWindow = 0x7f4000000000, kLocalWindow = 0x7f5000000000;
+
+}  // namespace
+
+struct Executor::Block {
+  BlockState state;
+  std::vector<std::unique_ptr<Warp>> all;  // that were made
+  std::vector<Warp*> warps;                // of this block
+  std::vector<WarpState> states;
+
+  void Start(LaunchState& launch, Dims index) {
+    state.index = index;
+    state.shared.assign(launch.shared_bytes, 0);
+    state.barriers = {};
+    const uint64_t threads = launch.block.count();
+    state.living = static_cast<uint32_t>(threads);
+    const size_t count = (threads + kLanes - 1) / kLanes;
+    while (all.size() < count) all.push_back(std::make_unique<Warp>());
+    warps.clear();
+    for (size_t i = 0; i < count; ++i) {
+      all[i]->Start(launch, state, static_cast<uint32_t>(i));
+      warps.push_back(all[i].get());
+    }
+    states.assign(count, WarpState::kPaused);
+  }
+
+  // kExited when all are, kPaused after `most` instructions.
+  WarpState Run(const Program& program, uint64_t most, Stop& stop) {
+    LaunchState& launch = *warps.front()->launch;
+    const uint64_t end = launch.clock + most;
+    for (;;) {
+      bool any = false, all_exited = true;
+      for (size_t i = 0; i < warps.size(); ++i) {
+        if (states[i] == WarpState::kPaused) {
+          any = true;
+          // A part of its turn: others of its block may be what it waits for.
+          states[i] = RunWarp(*warps[i], program, std::max<uint64_t>(most / 8, 1));
+          if (states[i] == WarpState::kStopped) {
+            stop = warps[i]->stop;
+            return WarpState::kStopped;
+          }
+        }
+        all_exited &= states[i] == WarpState::kExited;
+      }
+      if (all_exited) return WarpState::kExited;
+      if (ReleaseBarriers(warps, state)) {
+        for (size_t i = 0; i < warps.size(); ++i) {
+          if (states[i] == WarpState::kWaiting) states[i] = WarpState::kPaused;
+        }
+      } else if (!any) {
+        stop = {.reason = Stop::Reason::kDeadlock, .instruction = FirstWaiting()};
+        return WarpState::kStopped;
+      }
+      if (launch.clock >= end) return WarpState::kPaused;
+    }
+  }
+
+  uint32_t FirstWaiting() const {
+    for (const Warp* warp : warps) {
+      if (!warp->paths.empty()) return warp->paths.front().pc;
+    }
+    return 0;
+  }
+};
+
+Executor::Executor() : zeros_(kConstantBytes + kSlack) {
+  for (auto& bank : banks_) bank.resize(kConstantBytes + kSlack);
+}
+Executor::~Executor() = default;
+
+std::unique_ptr<Executor::Block> Executor::NewBlock() {
+  if (idle_.empty()) return std::make_unique<Block>();
+  auto block = std::move(idle_.back());
+  idle_.pop_back();
+  return block;
+}
+
+Outcome Executor::Run(const Launch& launch, const Program& program, AddressSpace& space,
+                      uint64_t most) {
+  Outcome outcome;
+  LaunchMemory memory(space, kMostBytes);
+  LaunchState state = {.architecture = program.architecture(),
+                       .grid = launch.grid,
+                       .block = launch.block,
+                       .cluster = launch.cluster,
+                       .registers = launch.registers,
+                       .shared_bytes = launch.shared_bytes,
+                       .shared_window = launch.shared_window != 0 ? launch.shared_window : kSharedWindow,
+                       .local_window = launch.local_window != 0 ? launch.local_window : kLocalWindow,
+                       .memory = &memory};
+  if (state.architecture >= 90) state.shared_bytes += kReservedShared;
+  const uint64_t threads = launch.block.count(), blocks = launch.grid.count();
+  if (threads == 0 || threads > kMostThreads || state.shared_bytes > kMostShared ||
+      launch.cluster.count() > 1) {
+    outcome.stop = {.reason = Stop::Reason::kRefused, .what = "a launch of this shape"};
+    return outcome;
+  }
+  state.constants.fill(zeros_.data());
+  for (size_t bank = 0; bank < banks_.size(); ++bank) {
+    const auto& from = launch.constants[bank];
+    const size_t bytes = std::min<size_t>(from.size(), kConstantBytes);
+    std::copy_n(from.begin(), bytes, banks_[bank].begin());
+    if (used_[bank] > bytes) std::memset(&banks_[bank][bytes], 0, used_[bank] - bytes);
+    used_[bank] = bytes;
+    state.constants[bank] = banks_[bank].data();
+  }
+
+  std::deque<std::unique_ptr<Block>> running;
+  uint64_t started = 0, finished = 0, limit = most;
+  const auto give_back = [&](std::unique_ptr<Block> block) {
+    if (idle_.size() < kMostIdle) idle_.push_back(std::move(block));
+  };
+  while (finished < blocks) {
+    if (started < blocks && (running.empty() || running.size() < kMostBlocks)) {
+      auto block = NewBlock();
+      block->Start(state, {static_cast<uint32_t>(started % launch.grid.x),
+                           static_cast<uint32_t>(started / launch.grid.x % launch.grid.y),
+                           static_cast<uint32_t>(started / launch.grid.x / launch.grid.y)});
+      ++started;
+      running.push_back(std::move(block));
+    } else {
+      // The one that has waited longest.
+      running.push_back(std::move(running.front()));
+      running.pop_front();
+    }
+    const WarpState now = running.back()->Run(program, kTurnOfBlock, outcome.stop);
+    outcome.thread_instructions = state.thread_instructions;
+    if (now == WarpState::kStopped) break;
+    if (now == WarpState::kExited) {
+      give_back(std::move(running.back()));
+      running.pop_back();
+      if (++finished == 1) {
+        outcome.predicted = state.thread_instructions * blocks;
+        if (outcome.predicted > most) {
+          outcome.stop = {.reason = Stop::Reason::kTooLong};
+          break;
+        }
+        limit = std::max(most, outcome.predicted * kMostBeyondPrediction);
+      }
+    }
+    if (state.thread_instructions > limit) {
+      outcome.predicted = std::max(outcome.predicted, state.thread_instructions);
+      outcome.stop = {.reason = Stop::Reason::kTooLong};
+      break;
+    }
+  }
+  for (auto& block : running) give_back(std::move(block));
+  if (!outcome.done()) return outcome;
+  if (const auto fault = memory.Commit()) {
+    outcome.stop = {.reason = Stop::Reason::kUnmapped, .address = *fault};
+  }
+  return outcome;
+}
+
+std::string Describe(const Outcome& outcome, const Program& program) {
+  const Stop& stop = outcome.stop;
+  const char* what = "";
+  switch (stop.reason) {
+    case Stop::Reason::kNone: return "done";
+    case Stop::Reason::kTooLong:
+      return absl::StrFormat("would take %d thread instructions", outcome.predicted);
+    case Stop::Reason::kUnmapped: what = "an address that is not mapped"; break;
+    case Stop::Reason::kMisaligned: what = "a misaligned address"; break;
+    case Stop::Reason::kOutOfRange: what = "beyond the end of its memory"; break;
+    case Stop::Reason::kTrap: what = "a trap"; break;
+    case Stop::Reason::kBadTarget: what = "a jump out of its code"; break;
+    case Stop::Reason::kDeadlock: what = "threads that wait for each other"; break;
+    case Stop::Reason::kNoMemory: what = "writes more than this machine has memory for"; break;
+    case Stop::Reason::kRefused: what = stop.what; break;
+  }
+  std::string text = absl::StrFormat("%s at instruction 0x%x", what, stop.instruction * kWordBytes);
+  if (stop.reason == Stop::Reason::kRefused && stop.instruction < program.size() &&
+      !program.IsUnderstood(stop.instruction)) {
+    const Word word = program.data()[stop.instruction].word;
+    text = absl::StrFormat("%s: %03x (%016x %016x) at instruction 0x%x",
+                           program.Refusal(stop.instruction), word.low & 0xfff, word.low, word.high,
+                           stop.instruction * kWordBytes);
+  } else if (stop.address != 0) {
+    text += absl::StrFormat(", 0x%x", stop.address);
+  }
+  return text;
+}
+
+}  // namespace phantora::sass

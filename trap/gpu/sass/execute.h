@@ -1,0 +1,60 @@
+// Executes a launch: all of it, or nothing.
+#ifndef PHANTORA_TRAP_GPU_SASS_EXECUTE_H_
+#define PHANTORA_TRAP_GPU_SASS_EXECUTE_H_
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "trap/gpu/sass/program.h"
+#include "trap/gpu/sass/warp.h"
+
+namespace phantora::sass {
+
+struct Launch {
+  Dims grid, block, cluster;
+  int registers = kNoRegister;
+  uint32_t shared_bytes = 0;
+  // Generic addresses of shared and local memory; 0 for those that GPUs have had.
+  uint64_t shared_window = 0, local_window = 0;
+  // By number; missing ones are zeros, as is what lies beyond their ends.
+  std::array<absl::Span<const uint8_t>, 8> constants;
+};
+
+struct Outcome {
+  Stop stop;  // kNone: it is done, and what it wrote can be seen
+  uint64_t thread_instructions = 0;
+  // Of kTooLong: how many it would have taken, as far as the first block tells.
+  uint64_t predicted = 0;
+  bool done() const { return stop.reason == Stop::Reason::kNone; }
+};
+// What the outcome is in words, with the instruction and address.
+std::string Describe(const Outcome& outcome, const Program& program);
+
+// Keeps what launches need, so that the next need not make it again. Not thread-safe.
+class Executor {
+ public:
+  Executor();
+  ~Executor();
+
+  // `most` thread instructions at most, which the first block tells for all: a launch that would take
+  // more is given up then. What is written becomes visible when all blocks are over. Blocks run in the
+  // order of their numbers, several at once only where one waits for others.
+  Outcome Run(const Launch& launch, const Program& program, AddressSpace& memory, uint64_t most);
+
+ private:
+  struct Block;
+  class Grid;
+  std::unique_ptr<Block> NewBlock();
+
+  std::array<std::vector<uint8_t>, 8> banks_;
+  std::array<size_t, 8> used_{};  // bytes of each that are not zeros
+  std::vector<uint8_t> zeros_;
+  std::vector<std::unique_ptr<Block>> idle_;
+};
+
+}  // namespace phantora::sass
+
+#endif  // PHANTORA_TRAP_GPU_SASS_EXECUTE_H_

@@ -1,0 +1,151 @@
+// Two halves in a register: float16, or bfloat16.
+#include "trap/gpu/sass/float_math.h"
+#include "trap/gpu/sass/operations.h"
+
+namespace phantora::sass {
+namespace {
+
+// One source, as floats: its lower and upper half, or one of them twice.
+struct Halves {
+  float low[kLanes], high[kLanes];
+};
+
+// `swizzle`: 0 both, 2 the lower twice, 3 the upper twice.
+void FetchAs(const Warp& warp, const Source& source, int swizzle, bool bfloat, Halves& out) {
+  alignas(64) uint32_t scratch[kLanes];
+  Source plain = source;
+  plain.negate = plain.absolute = false;
+  const uint32_t* const row = RowOf<Meaning::kBits>(warp, plain, scratch);
+  const uint32_t keep = source.absolute ? 0x7fff7fff : ~0u;
+  const uint32_t flip = source.negate ? 0x80008000 : 0;
+  for (int lane = 0; lane < kLanes; ++lane) {
+    const uint32_t bits = (row[lane] & keep) ^ flip;
+    const uint32_t low = swizzle == 3 ? bits >> 16 : bits & 0xffff;
+    const uint32_t high = swizzle == 2 ? bits & 0xffff : bits >> 16;
+    out.low[lane] = bfloat ? BfloatToFloat(low) : HalfToFloat(low);
+    out.high[lane] = bfloat ? BfloatToFloat(high) : HalfToFloat(high);
+  }
+}
+
+// The swizzle of a source lies where the source does: a's at 74, that at 32 has it at 60, that at 64
+// at 81. Immediates have none.
+int SwizzleOf(const Instruction& i, const Source& source) {
+  if (source.kind == Source::Kind::kImmediate || source.kind == Source::Kind::kNone) return 0;
+  if (&source == &i.a) return static_cast<int>(i.Bits(74, 2));
+  const int form = i.word.form();
+  const bool third_is_free = form == 2 || form == 3 || form == 7;
+  return static_cast<int>(i.Bits((&source == &i.c) == third_is_free ? 60 : 81, 2));
+}
+
+void Fetch(const Warp& warp, const Instruction& i, const Source& source, Halves& out) {
+  FetchAs(warp, source, SwizzleOf(i, source), i.Bit(85), out);
+}
+
+// `operation` in double, which holds every product of two, and the sum with a third but for what
+// cannot matter.
+template <typename Operation>
+void OfHalves(Warp& warp, const Instruction& i, const Halves& a, const Halves& b, const Halves& c,
+              Operation operation) {
+  const bool bfloat = i.Bit(85), as_float = i.Bit(78), relu = i.Bit(79);
+  const auto rounded = [&](double exact) {
+    if (relu && !(exact > 0)) return exact != exact ? kHalfNaN : 0u;
+    const float value = RoundedToOdd(exact);
+    return bfloat ? FloatToBfloat(value) : FloatToHalf(value);
+  };
+  Store(warp, i.destination, [&](int lane) {
+    const double low = operation(static_cast<double>(a.low[lane]), static_cast<double>(b.low[lane]),
+                                 static_cast<double>(c.low[lane]));
+    if (as_float) return Canonical(static_cast<float>(low));
+    const double high =
+        operation(static_cast<double>(a.high[lane]), static_cast<double>(b.high[lane]),
+                  static_cast<double>(c.high[lane]));
+    return rounded(low) | rounded(high) << 16;
+  });
+}
+
+}  // namespace
+
+void AddHalves(Warp& warp, const Instruction& i) {
+  Halves a, b;
+  const Source& second = i.b.kind != Source::Kind::kNone ? i.b : i.c;
+  Fetch(warp, i, i.a, a);
+  Fetch(warp, i, second, b);
+  OfHalves(warp, i, a, b, b, [](double x, double y, double) { return x + y; });
+}
+
+void MultiplyHalves(Warp& warp, const Instruction& i) {
+  Halves a, b;
+  Fetch(warp, i, i.a, a);
+  Fetch(warp, i, i.b, b);
+  OfHalves(warp, i, a, b, b, [](double x, double y, double) { return x * y; });
+}
+
+void FusedMultiplyAddHalves(Warp& warp, const Instruction& i) {
+  Halves a, b, c;
+  Fetch(warp, i, i.a, a);
+  Fetch(warp, i, i.b, b);
+  Fetch(warp, i, i.c, c);
+  OfHalves(warp, i, a, b, c, [](double x, double y, double z) { return x * y + z; });
+}
+
+void FusedMultiplyAddHalvesPlain(Warp& warp, const Instruction& i) {
+  Halves a, b, c;
+  FetchAs(warp, i.a, 0, false, a);
+  FetchAs(warp, i.b, 0, false, b);
+  FetchAs(warp, i.c, 0, false, c);
+  OfHalves(warp, i, a, b, c, [](double x, double y, double z) { return x * y + z; });
+}
+
+namespace {
+
+// Which lanes' lower and upper halves compare so, with the predicate that goes with them.
+struct HalfMasks {
+  uint32_t low, high;
+};
+HalfMasks Compared(const Warp& warp, const Instruction& i) {
+  Halves a, b;
+  const Source& second = i.b.kind != Source::Kind::kNone ? i.b : i.c;
+  const bool bfloat = i.Bit(65);
+  FetchAs(warp, i.a, SwizzleOf(i, i.a), bfloat, a);
+  FetchAs(warp, second, SwizzleOf(i, second), bfloat, b);
+  const int comparison = static_cast<int>(i.Bits(76, 4)), operation = static_cast<int>(i.Bits(69, 2));
+  const uint32_t with = PredicateAt(warp, i, 87, 90);
+  const uint32_t low =
+      MaskOf([&](int lane) { return CompareFloat(comparison, a.low[lane], b.low[lane]); });
+  const uint32_t high =
+      MaskOf([&](int lane) { return CompareFloat(comparison, a.high[lane], b.high[lane]); });
+  return {Combined(operation, low, with), Combined(operation, high, with)};
+}
+
+}  // namespace
+
+void CompareHalves(Warp& warp, const Instruction& i) {
+  const HalfMasks masks = Compared(warp, i);
+  SetPredicate(warp, static_cast<int>(i.Bits(81, 3)), masks.low);
+  SetPredicate(warp, static_cast<int>(i.Bits(84, 3)), masks.high);
+}
+
+void SetHalves(Warp& warp, const Instruction& i) {
+  const HalfMasks masks = Compared(warp, i);
+  const uint32_t one = !i.Bit(71) ? 0xffff : i.Bit(65) ? 0x3f80 : 0x3c00;
+  Store(warp, i.destination, [&](int lane) {
+    return (Has(masks.low, lane) ? one : 0) | (Has(masks.high, lane) ? one << 16 : 0);
+  });
+}
+
+void PackFloats(Warp& warp, const Instruction& i) {
+  const bool bfloat = i.Bit(76), relu = i.Bit(75);
+  const int mode = static_cast<int>(i.Bits(79, 2));
+  const auto packed = [&](uint32_t bits) {
+    const float value = AsFloat(bits);
+    if (relu && !(value > 0)) return value != value ? kHalfNaN : 0u;
+    return bfloat ? FloatToBfloatIn(mode, value) : FloatToHalfIn(mode, value);
+  };
+  With<Meaning::kFloat>(warp, i.a, [&](auto a) {
+    With<Meaning::kFloat>(warp, i.b, [&](auto b) {
+      Store(warp, i.destination, [&](int lane) { return packed(a[lane]) << 16 | packed(b[lane]); });
+    });
+  });
+}
+
+}  // namespace phantora::sass

@@ -1,0 +1,194 @@
+#include "trap/gpu/sass/memory_access.h"
+#include "trap/gpu/sass/operations.h"
+
+namespace phantora::sass {
+namespace {
+
+int TypeOf(const Instruction& i) { return static_cast<int>(i.Bits(73, 3)); }
+
+// Do all lanes reach neighbouring places of one page, in order?
+bool AreInOrder(const Warp& warp, const uint64_t* addresses, int bytes) {
+  if (warp.active != kAllLanes || bytes < 4) return false;
+  const uint64_t first = addresses[0];
+  if (first % LaunchMemory::kPage + static_cast<uint64_t>(kLanes * bytes) > LaunchMemory::kPage ||
+      first % static_cast<uint64_t>(bytes) != 0) {
+    return false;
+  }
+  uint64_t difference = 0;
+  for (int lane = 0; lane < kLanes; ++lane) {
+    difference |= addresses[lane] - first - static_cast<uint64_t>(lane * bytes);
+  }
+  return difference == 0;
+}
+
+// From and to words that lie lane after lane.
+void LoadRows(Warp& warp, int index, const uint8_t* from, int words) {
+  if (words == 1) {
+    std::memcpy(warp.registers[index], from, sizeof warp.registers[index]);
+    return;
+  }
+  alignas(64) uint32_t all[kLanes * 4];
+  std::memcpy(all, from, static_cast<size_t>(words) * kLanes * 4);
+  for (int word = 0; word < words; ++word) {
+    uint32_t* const row = warp.registers[index + word];
+    for (int lane = 0; lane < kLanes; ++lane) row[lane] = all[lane * words + word];
+  }
+}
+void StoreRows(const Warp& warp, int index, uint8_t* to, int words) {
+  if (words == 1) {
+    std::memcpy(to, warp.registers[index], sizeof warp.registers[index]);
+    return;
+  }
+  alignas(64) uint32_t all[kLanes * 4];
+  for (int word = 0; word < words; ++word) {
+    const uint32_t* const row = warp.registers[index + word];
+    for (int lane = 0; lane < kLanes; ++lane) all[lane * words + word] = row[lane];
+  }
+  std::memcpy(to, all, static_cast<size_t>(words) * kLanes * 4);
+}
+
+template <typename At>
+void LoadLanes(Warp& warp, const Instruction& i, At at) {
+  const int type = TypeOf(i);
+  for (uint32_t left = warp.active; left != 0; left &= left - 1) {
+    const int lane = First(left);
+    const uint8_t* const from = at(lane, kSizes[type]);
+    if (from == nullptr) return;
+    LoadInto(warp, i.destination, lane, from, type);
+  }
+}
+template <typename At>
+void StoreLanes(Warp& warp, const Instruction& i, At at) {
+  const int type = TypeOf(i);
+  for (uint32_t left = warp.active; left != 0; left &= left - 1) {
+    const int lane = First(left);
+    uint8_t* const to = at(lane, kSizes[type]);
+    if (to == nullptr) return;
+    StoreFrom(warp, i.b.index, lane, to, type);
+  }
+}
+
+}  // namespace
+
+void Nothing(Warp&, const Instruction&) {}
+
+void LoadGlobal(Warp& warp, const Instruction& i) {
+  alignas(64) uint64_t addresses[kLanes];
+  GlobalAddresses(warp, i, addresses);
+  const int bytes = kSizes[TypeOf(i)];
+  if (AreInOrder(warp, addresses, bytes)) {
+    if (const uint8_t* const from = GlobalAt<false>(warp, addresses[0], bytes)) {
+      LoadRows(warp, i.destination, from, bytes / 4);
+    }
+    return;
+  }
+  LoadLanes(warp, i,
+            [&](int lane, int size) { return GlobalAt<false>(warp, addresses[lane], size); });
+}
+
+void StoreGlobal(Warp& warp, const Instruction& i) {
+  alignas(64) uint64_t addresses[kLanes];
+  GlobalAddresses(warp, i, addresses);
+  const int bytes = kSizes[TypeOf(i)];
+  if (AreInOrder(warp, addresses, bytes)) {
+    if (uint8_t* const to = GlobalAt<true>(warp, addresses[0], bytes)) {
+      StoreRows(warp, i.b.index, to, bytes / 4);
+    }
+    return;
+  }
+  StoreLanes(warp, i,
+             [&](int lane, int size) { return GlobalAt<true>(warp, addresses[lane], size); });
+}
+
+void LoadGeneric(Warp& warp, const Instruction& i) {
+  alignas(64) uint64_t addresses[kLanes];
+  GlobalAddresses(warp, i, addresses);
+  LoadLanes(warp, i,
+            [&](int lane, int size) { return GenericAt<false>(warp, lane, addresses[lane], size); });
+}
+
+void StoreGeneric(Warp& warp, const Instruction& i) {
+  alignas(64) uint64_t addresses[kLanes];
+  GlobalAddresses(warp, i, addresses);
+  StoreLanes(warp, i,
+             [&](int lane, int size) { return GenericAt<true>(warp, lane, addresses[lane], size); });
+}
+
+void LoadShared(Warp& warp, const Instruction& i) {
+  alignas(64) uint32_t addresses[kLanes];
+  SharedAddresses(warp, i, true, i.b, addresses);
+  LoadLanes(warp, i, [&](int lane, int size) { return SharedAt(warp, addresses[lane], size); });
+}
+
+void StoreShared(Warp& warp, const Instruction& i) {
+  alignas(64) uint32_t addresses[kLanes];
+  SharedAddresses(warp, i, true, i.c, addresses);
+  StoreLanes(warp, i, [&](int lane, int size) { return SharedAt(warp, addresses[lane], size); });
+}
+
+void LoadLocal(Warp& warp, const Instruction& i) {
+  alignas(64) uint32_t addresses[kLanes];
+  SharedAddresses(warp, i, false, i.b, addresses);
+  LoadLanes(warp, i, [&](int lane, int size) { return LocalAt(warp, lane, addresses[lane], size); });
+}
+
+void StoreLocal(Warp& warp, const Instruction& i) {
+  alignas(64) uint32_t addresses[kLanes];
+  SharedAddresses(warp, i, false, i.c, addresses);
+  StoreLanes(warp, i,
+             [&](int lane, int size) { return LocalAt(warp, lane, addresses[lane], size); });
+}
+
+void LoadConstant(Warp& warp, const Instruction& i) {
+  const uint32_t* const index = warp.registers[i.a.index];
+  const uint8_t* const bank = warp.launch->constants[i.b.index];
+  LoadLanes(warp, i, [&](int lane, int size) -> const uint8_t* {
+    const uint32_t at = index[lane] + static_cast<uint32_t>(i.offset);
+    if (at % static_cast<uint32_t>(size) != 0 || at >= static_cast<uint32_t>(kConstantBytes)) {
+      warp.Fail(Stop::Reason::kOutOfRange, at);
+      return nullptr;
+    }
+    return bank + at;
+  });
+}
+
+// Whether a generic address is in a space: 0 global, 1 local, 2 shared.
+void QuerySpace(Warp& warp, const Instruction& i) {
+  alignas(64) uint64_t addresses[kLanes];
+  GlobalAddresses(warp, i, addresses);
+  const uint32_t wanted = i.Bits(73, 2);
+  const uint32_t mask = MaskOf([&](int lane) {
+    uint32_t inside;
+    switch (SpaceOf(warp, addresses[lane], &inside)) {
+      case Space::kShared: return wanted == 2;
+      case Space::kLocal: return wanted == 1;
+      default: return wanted == 0;
+    }
+  });
+  SetPredicate(warp, static_cast<int>(i.Bits(81, 3)), mask);
+}
+
+// From global to shared memory. What waits for it finds it there: it happens at once. Where its
+// predicate is false zeros are written.
+void CopyAsync(Warp& warp, const Instruction& i) {
+  constexpr int kBytes = 16;
+  alignas(64) uint64_t from[kLanes];
+  GlobalAddresses(warp, i, from);
+  const uint32_t* const to = warp.registers[i.destination];
+  const auto offset = static_cast<uint32_t>(i.word.Signed(44, 20));
+  const uint32_t copied = PredicateAt(warp, i, 87, 90);
+  for (uint32_t left = warp.active; left != 0; left &= left - 1) {
+    const int lane = First(left);
+    uint8_t* const destination = SharedAt(warp, to[lane] + offset, kBytes);
+    if (destination == nullptr) return;
+    if (!Has(copied, lane)) {
+      std::memset(destination, 0, kBytes);
+      continue;
+    }
+    const uint8_t* const source = GlobalAt<false>(warp, from[lane], kBytes);
+    if (source == nullptr) return;
+    std::memcpy(destination, source, kBytes);
+  }
+}
+
+}  // namespace phantora::sass

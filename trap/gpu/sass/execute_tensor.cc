@@ -1,0 +1,156 @@
+// Products of small matrices by a warp. Which thread has which element: PTX ISA, "Matrix Fragments for
+// mma.m16n8k8 / k16", and ldmatrix.
+#include <cstring>
+
+#include "trap/gpu/sass/float_math.h"
+#include "trap/gpu/sass/memory_access.h"
+#include "trap/gpu/sass/operations.h"
+
+namespace phantora::sass {
+namespace {
+
+constexpr int kRowsOfA = 16, kColumnsOfB = 8;
+
+enum class Element { kHalf, kBfloat, kTf32 };
+
+template <Element element>
+inline float LowOf(uint32_t bits) {
+  if constexpr (element == Element::kHalf) return HalfToFloat(bits & 0xffff);
+  if constexpr (element == Element::kBfloat) return AsFloat(bits << 16);
+  return AsFloat(bits & 0xffffe000);  // the lowest bits of a tf32 are not looked at
+}
+template <Element element>
+inline float HighOf(uint32_t bits) {
+  if constexpr (element == Element::kHalf) return HalfToFloat(bits >> 16);
+  return AsFloat(bits & 0xffff0000);
+}
+
+// d = a b + c of 16 x k and k x 8. Sums are of doubles, rounded once: tensor cores add with about as
+// many bits as float has, in an order of their own.
+template <Element element, int k, bool float_results>
+void MatrixProduct(Warp& warp, const Instruction& i) {
+  alignas(64) float a[kRowsOfA][k], b[k][kColumnsOfB];
+  const int ra = i.a.index, rb = i.b.index, rc = i.c.index;
+  constexpr int kPerRegister = element == Element::kTf32 ? 1 : 2;
+  constexpr int kRegistersOfA = kRowsOfA * k / kLanes / kPerRegister;
+  constexpr int kRegistersOfB = k * kColumnsOfB / kLanes / kPerRegister;
+  for (int lane = 0; lane < kLanes; ++lane) {
+    const int group = lane / 4, inside = lane % 4;
+    for (int r = 0; r < kRegistersOfA; ++r) {
+      const uint32_t bits = warp.registers[ra + (ra == kNoRegister ? 0 : r)][lane];
+      const int row = group + 8 * (r % 2);
+      const int column = inside * kPerRegister + (r / 2) * 4 * kPerRegister;
+      a[row][column] = LowOf<element>(bits);
+      if constexpr (kPerRegister == 2) a[row][column + 1] = HighOf<element>(bits);
+    }
+    for (int r = 0; r < kRegistersOfB; ++r) {
+      const uint32_t bits = warp.registers[rb + (rb == kNoRegister ? 0 : r)][lane];
+      const int row = inside * kPerRegister + r * 4 * kPerRegister;
+      b[row][group] = LowOf<element>(bits);
+      if constexpr (kPerRegister == 2) b[row + 1][group] = HighOf<element>(bits);
+    }
+  }
+  alignas(64) double sums[kRowsOfA][kColumnsOfB] = {};
+  for (int row = 0; row < kRowsOfA; ++row) {
+    for (int at = 0; at < k; ++at) {
+      const double factor = a[row][at];
+      for (int column = 0; column < kColumnsOfB; ++column) {
+        sums[row][column] += factor * static_cast<double>(b[at][column]);
+      }
+    }
+  }
+  for (int lane = 0; lane < kLanes; ++lane) {
+    if (!Has(warp.active, lane)) continue;
+    const int group = lane / 4, column = lane % 4 * 2;
+    for (int half = 0; half < 2; ++half) {
+      const double low = sums[group + 8 * half][column], high = sums[group + 8 * half][column + 1];
+      if constexpr (float_results) {
+        const bool none = rc == kNoRegister;
+        const float c0 = none ? 0 : AsFloat(warp.registers[rc + 2 * half][lane]);
+        const float c1 = none ? 0 : AsFloat(warp.registers[rc + 2 * half + 1][lane]);
+        warp.registers[i.destination + 2 * half][lane] = Canonical(static_cast<float>(low + c0));
+        warp.registers[i.destination + 2 * half + 1][lane] =
+            Canonical(static_cast<float>(high + c1));
+      } else {
+        const uint32_t bits = rc == kNoRegister ? 0 : warp.registers[rc + half][lane];
+        const uint32_t d0 = FloatToHalf(RoundedToOdd(low + HalfToFloat(bits & 0xffff)));
+        const uint32_t d1 = FloatToHalf(RoundedToOdd(high + HalfToFloat(bits >> 16)));
+        warp.registers[i.destination + half][lane] = d0 | d1 << 16;
+      }
+    }
+  }
+}
+
+}  // namespace
+
+Handler SelectMatrixProduct(const Instruction& i) {
+  const bool floats = i.Bit(76), wide = i.Bit(75);
+  switch (i.Bits(82, 2)) {
+    case 0:
+      if (wide) {
+        return floats ? &MatrixProduct<Element::kHalf, 16, true>
+                      : &MatrixProduct<Element::kHalf, 16, false>;
+      }
+      return floats ? &MatrixProduct<Element::kHalf, 8, true>
+                    : &MatrixProduct<Element::kHalf, 8, false>;
+    case 1:
+      if (!floats) return nullptr;
+      return wide ? &MatrixProduct<Element::kBfloat, 16, true>
+                  : &MatrixProduct<Element::kBfloat, 8, true>;
+    case 2:
+      // 1684 has bit 78, 1688 neither.
+      return i.Bit(78) ? &MatrixProduct<Element::kTf32, 4, true>
+                       : &MatrixProduct<Element::kTf32, 8, true>;
+    default: return nullptr;
+  }
+}
+
+// Up to four matrices of 8 x 8 elements of 16 bits; thread 8 m + r has the address of row r of matrix
+// m, and each thread gets two neighbours of a row, or of a column.
+void LoadMatrix(Warp& warp, const Instruction& i) {
+  constexpr int kRowBytes = 16;
+  const int matrices = 1 << i.Bits(72, 2);
+  const bool transposed = i.Bit(78);
+  alignas(64) uint32_t addresses[kLanes];
+  SharedAddresses(warp, i, false, i.b, addresses);
+  for (int matrix = 0; matrix < matrices; ++matrix) {
+    uint16_t elements[8][8];
+    for (int row = 0; row < 8; ++row) {
+      const uint8_t* const from = SharedAt(warp, addresses[8 * matrix + row], kRowBytes);
+      if (from == nullptr) return;
+      std::memcpy(elements[row], from, kRowBytes);
+    }
+    Store(warp, i.destination + matrix, [&](int lane) {
+      const int row = lane / 4, column = lane % 4 * 2;
+      const uint32_t low = transposed ? elements[column][row] : elements[row][column];
+      const uint32_t high = transposed ? elements[column + 1][row] : elements[row][column + 1];
+      return low | high << 16;
+    });
+  }
+}
+
+// The other way round.
+void StoreMatrix(Warp& warp, const Instruction& i) {
+  constexpr int kRowBytes = 16;
+  const int matrices = 1 << i.Bits(72, 2);
+  const bool transposed = i.Bit(78);
+  alignas(64) uint32_t addresses[kLanes];
+  SharedAddresses(warp, i, false, Source(), addresses);
+  for (int matrix = 0; matrix < matrices; ++matrix) {
+    const uint32_t* const from = warp.registers[i.b.index + (i.b.index == kNoRegister ? 0 : matrix)];
+    uint16_t elements[8][8];
+    for (int lane = 0; lane < kLanes; ++lane) {
+      const int row = lane / 4, column = lane % 4 * 2;
+      const auto low = static_cast<uint16_t>(from[lane]), high = static_cast<uint16_t>(from[lane] >> 16);
+      (transposed ? elements[column][row] : elements[row][column]) = low;
+      (transposed ? elements[column + 1][row] : elements[row][column + 1]) = high;
+    }
+    for (int row = 0; row < 8; ++row) {
+      uint8_t* const to = SharedAt(warp, addresses[8 * matrix + row], kRowBytes);
+      if (to == nullptr) return;
+      std::memcpy(to, elements[row], kRowBytes);
+    }
+  }
+}
+
+}  // namespace phantora::sass

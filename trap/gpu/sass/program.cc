@@ -1,0 +1,63 @@
+#include "trap/gpu/sass/program.h"
+
+#include <functional>
+#include <string_view>
+
+#include "trap/gpu/sass/warp.h"
+
+namespace phantora::sass {
+namespace {
+
+// 64 MiB of decoded ones. A process that makes up programs has them decoded again.
+constexpr uint64_t kMostInstructions = 1 << 20;
+
+// Ends a warp that comes here: what is not understood cannot be gone on from.
+void Refuse(Warp& warp, const Instruction&) {
+  warp.Fail(Stop::Reason::kRefused, 0, "an instruction that is not known");
+}
+
+}  // namespace
+
+Program::Program(absl::Span<const uint8_t> code, Architecture architecture)
+    : architecture_(architecture), code_(code.begin(), code.end()) {
+  const size_t count = code_.size() / kWordBytes;
+  instructions_.reserve(count);
+  understood_.reserve(count);
+  for (size_t index = 0; index < count; ++index) {
+    Decoded decoded = Decode(ReadWord(&code_[index * kWordBytes]), architecture,
+                             static_cast<uint32_t>(index));
+    understood_.push_back(decoded.encoding != nullptr);
+    if (decoded.encoding == nullptr) {
+      const Word word = decoded.instruction.word;
+      decoded.instruction = Instruction();
+      decoded.instruction.word = word;
+      decoded.instruction.handler = &Refuse;
+    }
+    instructions_.push_back(decoded.instruction);
+  }
+}
+
+const char* Program::Refusal(uint32_t index) const {
+  return Decode(instructions_[index].word, architecture_, index).why;
+}
+
+std::shared_ptr<const Program> ProgramCache::Of(absl::Span<const uint8_t> code,
+                                                Architecture architecture) {
+  const std::string_view bytes(reinterpret_cast<const char*>(code.data()), code.size());
+  auto& candidates = programs_[std::hash<std::string_view>()(bytes)];
+  for (const auto& program : candidates) {
+    if (program->architecture() == architecture && program->code() == code) return program;
+  }
+  auto program = std::make_shared<const Program>(code, architecture);
+  if (instructions_ + program->size() > kMostInstructions) {
+    programs_.clear();
+    instructions_ = 0;
+    programs_[std::hash<std::string_view>()(bytes)].push_back(program);
+  } else {
+    candidates.push_back(program);
+  }
+  instructions_ += program->size();
+  return program;
+}
+
+}  // namespace phantora::sass

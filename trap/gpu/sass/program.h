@@ -1,0 +1,47 @@
+// A kernel's code, decoded; and those that have been.
+#ifndef PHANTORA_TRAP_GPU_SASS_PROGRAM_H_
+#define PHANTORA_TRAP_GPU_SASS_PROGRAM_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/types/span.h"
+#include "trap/gpu/sass/decoder.h"
+
+namespace phantora::sass {
+
+class Program {
+ public:
+  // `code` is untrusted; what follows its last whole word is ignored.
+  Program(absl::Span<const uint8_t> code, Architecture architecture);
+
+  Architecture architecture() const { return architecture_; }
+  absl::Span<const uint8_t> code() const { return code_; }
+  uint32_t size() const { return static_cast<uint32_t>(instructions_.size()); }
+  // Of words that are not understood, `encoding` is nullptr here and Refusal says why.
+  const Instruction* data() const { return instructions_.data(); }
+  bool IsUnderstood(uint32_t index) const { return understood_[index]; }
+  const char* Refusal(uint32_t index) const;
+
+ private:
+  const Architecture architecture_;
+  const std::vector<uint8_t> code_;
+  std::vector<Instruction> instructions_;
+  std::vector<bool> understood_;
+};
+
+// Not thread-safe.
+class ProgramCache {
+ public:
+  std::shared_ptr<const Program> Of(absl::Span<const uint8_t> code, Architecture architecture);
+
+ private:
+  absl::flat_hash_map<uint64_t, std::vector<std::shared_ptr<const Program>>> programs_;
+  uint64_t instructions_ = 0;
+};
+
+}  // namespace phantora::sass
+
+#endif  // PHANTORA_TRAP_GPU_SASS_PROGRAM_H_

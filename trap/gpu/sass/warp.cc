@@ -1,0 +1,53 @@
+#include "trap/gpu/sass/warp.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <utility>
+
+namespace phantora::sass {
+
+void Warp::Start(LaunchState& launch_state, BlockState& block_state, uint32_t index) {
+  launch = &launch_state;
+  block = &block_state;
+  warp_index = index;
+  first_thread = index * kLanes;
+  const uint64_t threads = launch->block.count();
+  const uint64_t here = std::min<uint64_t>(kLanes, threads - first_thread);
+  valid = here == kLanes ? kAllLanes : (uint32_t{1} << here) - 1;
+  exited = ~valid;
+  active = running = pc = 0;
+  const auto rows = static_cast<size_t>(std::clamp(launch->registers, 0, kNoRegister));
+  std::memset(registers, 0, rows * sizeof registers[0]);
+  std::memset(registers[kNoRegister], 0, (kRows - kNoRegister) * sizeof registers[0]);
+  std::memset(predicates, 0, sizeof predicates);
+  predicates[kTrue] = kAllLanes;
+  std::memset(uniform, 0, sizeof uniform);
+  std::fill(std::begin(uniform_predicates), std::end(uniform_predicates), false);
+  uniform_predicates[kTrue] = true;
+  std::memset(convergence, 0, sizeof convergence);
+  paths.clear();
+  paths.push_back({.pc = 0, .threads = valid});
+  barrier_count = 0;
+  barrier_result = false;
+  stop = {};
+  std::fill(local_.begin(), local_.end(), 0);
+  row_of_ = 0;
+  std::memset(row_, 0, sizeof row_);
+}
+
+bool Warp::GrowLocal(uint32_t bytes) {
+  if (bytes > kMostLocal) return false;
+  constexpr uint32_t kLeast = 1024;
+  const uint32_t size = std::max(std::bit_ceil(bytes), kLeast);
+  std::vector<uint8_t> larger(static_cast<size_t>(kLanes) * size);
+  for (size_t lane = 0; lane < kLanes && local_bytes_ > 0; ++lane) {
+    std::copy_n(&local_[lane * local_bytes_], local_bytes_,
+                &larger[(lane + 1) * size - local_bytes_]);
+  }
+  local_ = std::move(larger);
+  local_bytes_ = size;
+  return true;
+}
+
+}  // namespace phantora::sass

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "trap/log.h"
 
 namespace phantora {
 namespace {
@@ -44,8 +45,7 @@ Progress KernelExecution::Run(ExecutionContext& context, const Qmd& qmd, uint32_
   const Shape shape = {program.get(), qmd.grid.count(), qmd.block.count()};
   if (const auto known = predicted_.find(shape);
       known != predicted_.end() && known->second > budget_.per_launch) {
-    ++counters_.too_long;
-    ++process.skipped;
+    Skip(process, counters_.too_long, title, "it takes too long");
     return Progress::kDone;
   }
 
@@ -85,10 +85,12 @@ Progress KernelExecution::Finish(ExecutionContext& context, const Qmd& qmd, Proc
   switch (outcome.stop.reason) {
     case Reason::kNone:
       ++counters_.executed;
+      ++process.executed;
       return Progress::kDone;
     case Reason::kTooLong:
-      ++process.skipped;
-      ++(outcome.predicted > budget_.per_launch ? counters_.too_long : counters_.over_budget);
+      Skip(process,
+           outcome.predicted > budget_.per_launch ? counters_.too_long : counters_.over_budget, title,
+           sass::Describe(outcome, program));
       return Progress::kDone;
     case Reason::kUnmapped:
     case Reason::kMisaligned:
@@ -104,14 +106,29 @@ Progress KernelExecution::Finish(ExecutionContext& context, const Qmd& qmd, Proc
       Refuse(process, title, sass::Describe(outcome, program));
       return Progress::kDone;
   }
-  ++counters_.failed;
-  ++process.skipped;
+  Skip(process, counters_.failed, title, sass::Describe(outcome, program));
   return Progress::kDone;
 }
 
+void KernelExecution::Skip(Process& process, uint64_t& counter, const std::string& title,
+                           const std::string& why) {
+  ++counter;
+  if (process.skipped++ == 0) process.first = absl::StrCat(title, ": ", why);
+}
+
+void KernelExecution::ProcessDied(pid_t process) {
+  const auto found = processes_.find(process);
+  if (found == processes_.end()) return;
+  const Process& was = found->second;
+  if (was.skipped > 0) {
+    LogInfo(absl::StrCat("process ", process, ": ", was.executed, " kernels were executed, ",
+                         was.skipped, " were not, the first of them ", was.first));
+  }
+  processes_.erase(found);
+}
+
 void KernelExecution::Refuse(Process& process, const std::string& title, std::string why) {
-  ++counters_.refused;
-  ++process.skipped;
+  Skip(process, counters_.refused, title, why);
   if (refusals_.size() < kMostRefusals) ++refusals_[{title, std::move(why)}];
 }
 

@@ -45,7 +45,8 @@ class KernelExecution {
   // ends a context.
   Progress Run(ExecutionContext& context, const Qmd& qmd, uint32_t code_bytes,
                const std::string& title);
-  void ProcessDied(pid_t process) { processes_.erase(process); }
+  // Says, with --verbose, what was not executed for it.
+  void ProcessDied(pid_t process);
 
   struct Counters {
     uint64_t executed = 0, thread_instructions = 0;
@@ -63,7 +64,8 @@ class KernelExecution {
  private:
   struct Process {
     uint64_t credit = 0;
-    uint64_t skipped = 0;
+    uint64_t executed = 0, skipped = 0;
+    std::string first;  // why the first was skipped
   };
   // A kernel in a shape, of which is known what it takes.
   struct Shape {
@@ -79,6 +81,7 @@ class KernelExecution {
   Progress Finish(ExecutionContext& context, const Qmd& qmd, Process& process,
                   const sass::Program& program, const sass::Outcome& outcome,
                   const std::string& title);
+  void Skip(Process& process, uint64_t& counter, const std::string& title, const std::string& why);
   void Refuse(Process& process, const std::string& title, std::string why);
 
   const int architecture_;

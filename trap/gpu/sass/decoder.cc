@@ -296,6 +296,7 @@ class ByRow {
         account_.Take(operand.address == 'g' ? 32 : 64, 6);
         account_.Take(76, 1);
         account_.Take(90, 2);
+        account_.Take(101, 1);  // whether the descriptor is one of cache policy
         return word_.Bit(76) && word_.Bits(90, 2) == 3 ? "" : "an address that is not known";
       case 'h':
         TakeAddressRegister(24), TakeOffset();
@@ -423,12 +424,12 @@ class Printer {
 
  private:
   std::string Modified(const Operand& operand, const Source& source, std::string plain) const {
-    if (operand.half) plain += Swizzle(operand, source);
     if (operand.part) {
       const uint64_t part = word_.Bits(60, 2), size = word_.Bits(84, 2);
       if (part != 0) plain += absl::StrCat(size == 0 ? ".B" : ".H", part);
     }
     if (source.absolute) plain = absl::StrCat("|", plain, "|");
+    if (operand.half) plain += Swizzle(operand, source);
     if (!source.negate) return plain;
     const bool bits = operand.invertible || (operand.negatable && !operand.absolutable &&
                                              !operand.half && HasX() && word_.Bit(74));
@@ -492,7 +493,7 @@ class Printer {
       case 'H': {
         const std::string text =
             reg == kNoRegister ? Bracketed("", offset) : Bracketed(plain + ".64", offset);
-        if (architecture_ < 90) return text;
+        if (architecture_ < 90 && !word_.Bit(101)) return text;
         const int at = operand.address == 'g' ? 32 : 64;
         return absl::StrCat("desc[", Uniform(static_cast<int>(word_.Bits(at, 6))), "]", text);
       }
@@ -525,7 +526,7 @@ class Printer {
       }
       case 'q': {
         const std::string text = Bracketed(plain + ".64", offset);
-        if (architecture_ < 90) return text;
+        if (architecture_ < 90 && !word_.Bit(101)) return text;
         return absl::StrCat("desc[", Uniform(static_cast<int>(word_.Bits(64, 6))), "]", text);
       }
       default: return "?";

@@ -14,6 +14,15 @@ std::vector<EncodingRow> ControlRows() {
       {0x11d, "5", "BAR", "77+2=?,?,.RED 74+2=.POPC,.AND,.OR 80=.DEFER_BLOCKING",
        "i54+4 i42+12? p87/90",
        nullptr, kI, Flow::kBarrier},
+      // By registers: the number in the lowest four bits, the count of threads in the upper half.
+      {0x11d, "1", "BAR", "77+2=.SYNC,.ARV 80=.DEFER_BLOCKING", "r32 r32 =74+2:0 ?87+4", nullptr, kI,
+       Flow::kBarrier},
+      {0x11d, "1", "BAR", "77+2=?,?,.RED 74+2=.POPC,.AND,.OR 80=.DEFER_BLOCKING", "r32 r32 p87/90",
+       nullptr, kI, Flow::kBarrier},
+      {0x11d, "2", "BAR", "77+2=.SYNC,.ARV 80=.DEFER_BLOCKING", "r32 i42+12? =74+2:0 ?87+4", nullptr,
+       kI, Flow::kBarrier},
+      {0x11d, "2", "BAR", "77+2=?,?,.RED 74+2=.POPC,.AND,.OR 80=.DEFER_BLOCKING",
+       "r32 i42+12? p87/90", nullptr, kI, Flow::kBarrier},
       {0x141, "4", "BSYNC", "", "p87/90? B16", nullptr, kI, Flow::kConverge},
       {0x142, "4", "BREAK", "", "p87/90? B16", nullptr, kI, Flow::kBreak},
       // To functions of the driver: assertions, printf. They are named by an address that no code has.
@@ -26,6 +35,7 @@ std::vector<EncodingRow> ControlRows() {
       {0x147, "4", "BRA.U", "", "p87/90? t =32+2:1", nullptr, kI, Flow::kBranch},
       {0x147, "4", "BRA", "32+2=?,?,.DIV,.CONV", "u24~ t =87+4:7 =91+1:1", nullptr, kI, Flow::kBranch},
       {0x148, "1", "WARPSYNC", "", "r32 =86+5:14", nullptr, kI, Flow::kWarpSync, 80, 89},
+      {0x148, "1", "WARPSYNC.EXCLUSIVE", "", "r32 =86+5:15", nullptr, kI, Flow::kWarpSync, 80, 89},
       {0x148, "1", "WARPSYNC", "85=.EXCLUSIVE", "r24 =86+5:14", nullptr, kI, Flow::kWarpSync, 90, 90},
       {0x148, "1", "WARPSYNC.COLLECTIVE", "", "r24 t =86+5:15", nullptr, kI, Flow::kWarpSync, 90, 90},
       {0x148, "4", "WARPSYNC.ALL", "", "=32+32:0 =87+4:7", nullptr, kI, Flow::kWarpSync},

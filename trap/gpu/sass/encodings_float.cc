@@ -14,6 +14,9 @@ constexpr char kCompare[] = "76+4=.F," PHANTORA_FLOAT_COMPARISONS ".T 80=.FTZ 74
 constexpr char kCompareDoubles[] = "76+4=.MIN," PHANTORA_FLOAT_COMPARISONS ".MAX 74+2=.AND,.OR,.XOR";
 constexpr char kCompareHalves[] =
     "65=.BF16_V2 76+4=.F," PHANTORA_FLOAT_COMPARISONS ".T 80=.FTZ 69+2=.AND,.OR,.XOR";
+constexpr char kSetHalves[] =
+    "65=.BF16_V2 71=.BF 76+4=.F," PHANTORA_FLOAT_COMPARISONS ".T 80=.FTZ 69+2=.AND,.OR,.XOR";
+constexpr char kHalfArithmetic[] = "78=.F32 85=.BF16_V2 80=.FTZ 77=.SAT";
 constexpr char kFloatToInteger[] =
     "80=.FTZ 75+2:72=.U8,.U16,.U32,.U64,.S8,.S16,,.S64 84+2=?,.F16,,.F64 "
     "78+2=,.FLOOR,.CEIL,.TRUNC 77=.NTZ";
@@ -46,26 +49,29 @@ std::vector<EncodingRow> FloatRows() {
        Always<&CompareDoubles>, kD},
       {0x02b, "1234567", "DFMA", PHANTORA_ROUNDING, "d*2 a-|*2 b-|*2 c-|*2",
        Always<&FusedMultiplyAddDouble>, kD},
-      {0x030, "1", "HADD2", "78=.F32 85=.BF16_V2", "d a-|h b-|h", Always<&AddHalves>, kH},
-      {0x030, "237", "HADD2", "78=.F32 85=.BF16_V2", "d a-|h c-|h", Always<&AddHalves>, kH},
-      {0x031, "1234567", "HFMA2", "85=.BF16_V2 79=.RELU", "d a-|h b-|h c-|h",
+      {0x030, "1", "HADD2", kHalfArithmetic, "d a-|h b-|h", Always<&AddHalves>, kH},
+      {0x030, "237", "HADD2", kHalfArithmetic, "d a-|h c-|h", Always<&AddHalves>, kH},
+      {0x031, "1234567", "HFMA2", "85=.BF16_V2 80=.FTZ 79=.RELU 77=.SAT", "d a-|h b-|h c-|h",
        Always<&FusedMultiplyAddHalves>, kH},
-      {0x032, "1456", "HMUL2", "85=.BF16_V2", "d a-|h b-|h", Always<&MultiplyHalves>, kH},
-      {0x033, "1", "HSET2", "71=.BF 65=.BF16_V2 76+4=.F," PHANTORA_FLOAT_COMPARISONS ".T 69+2=.AND,.OR,.XOR",
+      {0x032, "1456", "HMUL2", "85=.BF16_V2 80=.FTZ 77=.SAT", "d a-|h b-|h", Always<&MultiplyHalves>, kH},
+      {0x033, "1", "HSET2", kSetHalves,
        "d a-|h b-|h p87/90", Always<&SetHalves>, kH},
       {0x033, "237", "HSET2",
-       "71=.BF 65=.BF16_V2 76+4=.F," PHANTORA_FLOAT_COMPARISONS ".T 69+2=.AND,.OR,.XOR",
+       kSetHalves,
        "d a-|h c-|h p87/90", Always<&SetHalves>, kH},
       {0x034, "1", "HSETP2", kCompareHalves, "P81 P84 a-|h b-|h p87/90", Always<&CompareHalves>,
        kH},
       {0x034, "237", "HSETP2", kCompareHalves, "P81 P84 a-|h c-|h p87/90", Always<&CompareHalves>,
        kH},
+      {0x038, "16", "I2I", "76+2=.U8,.S8,.U16,.S16 '.S32.SAT", "d b", Always<&SaturateInteger>},
       // On another pipe, and of packed halves only.
-      {0x035, "2", "HFMA2.MMA", "", "d a- b c", Always<&FusedMultiplyAddHalvesPlain>, kH},
+      {0x035, "124", "HFMA2.MMA", "", "d a- b c", Always<&FusedMultiplyAddHalvesPlain>, kH},
       {0x03e, "1456", "F2FP", "75=.RELU 76=,.BF16 '.PACK_AB 79+2=,.RM,.RP,.RZ", "d a-| b-|",
-       Always<&PackFloats>, kF, Flow::kPlain, 80, 89},
+       Always<&PackFloats>, kF, Flow::kPlain, 80, 86},
       {0x03e, "1456", "F2FP", "75=.RELU 76=.F16.F32,.BF16.F32 '.PACK_AB 79+2=,.RM,.RP,.RZ", "d a-| b-|",
-       Always<&PackFloats>, kF, Flow::kPlain, 90, 90},
+       Always<&PackFloats>, kF, Flow::kPlain, 89, 90},
+      {0x040, "1456", "HMNMX2", "85=.BF16_V2 80=.FTZ 81=.NAN", "d a-|h b-|h p87/90",
+       Always<&MinMaxHalves>, kH},
       {0x045, "1456", "I2FP.F32", "74=.U32,.S32 78+2=,.RM,.RP,.RZ", "d b =75+3:2 =84+2:2",
        Always<&IntegerToFloat32>},
       {0x102, "1456", "FCHK", "", "P81 a-| b-|", Always<&CheckDivision>, kF},

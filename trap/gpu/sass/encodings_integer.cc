@@ -29,7 +29,7 @@ std::vector<EncodingRow> IntegerRows() {
        &SelectLoadEffectiveAddress},
       {0x011, "1456", "LEA.HI", "74=.X '.SX32", "d P81? a- b- =80+1:1 =73+1:1 i75+5 p87/90&74",
        &SelectLoadEffectiveAddress},
-      {0x012, "1456", "LOP3.LUT", "", "P81? d a b c i72+8 p87/90", &SelectLogic3},
+      {0x012, "1456", "LOP3.LUT", "80=.PAND", "P81? d a b c i72+8 p87/90", &SelectLogic3},
       {0x013, "1456", "IABS", "", "d b", Always<&AbsoluteInteger>},
       {0x016, "1234567", "PRMT", "72+3=,.F4E,.B4E,.RC8,.ECL,.ECR,.RC16", "d a b c",
        Always<&PermuteBytes>},

@@ -11,7 +11,7 @@ std::vector<EncodingRow> WarpRows() {
       {0x006, "4", "VOTE", "72+2=.ALL,.ANY,.EQ", "d? P81 p87/90", Always<&Vote>},
       {0x086, "4", "VOTEU", "72+2=.ALL,.ANY,.EQ", "ud? Q81 p87/90", Always<&VoteUniform>},
       {0x119, "4", "S2R", "", "d S", &SelectReadSpecial},
-      {0x11c, "1", "B2R.RESULT", "", "d P81 =78+1:1", Always<&ReadBarrierResult>},
+      {0x11c, "1", "B2R.RESULT", "", "d P81? =78+1:1", Always<&ReadBarrierResult>},
       {0x189, "1", "SHFL", kShuffle, "P81 d a r32 r64", Always<&Shuffle>},
       {0x189, "2", "SHFL", kShuffle, "P81 d a r32 i40+13", Always<&Shuffle>},
       {0x189, "4", "SHFL", kShuffle, "P81 d a i53+5 r64", Always<&Shuffle>},
@@ -20,8 +20,13 @@ std::vector<EncodingRow> WarpRows() {
       {0x1c2, "1", "R2UR", "", "ud a =81+3:7", Always<&RegisterToUniform>},
       {0x0ca, "1", "R2UR", "", "ud a =81+3:7", Always<&RegisterToUniform>, Immediate::kInteger,
        Flow::kPlain, 90, 90},
+      // Only its predicate is wanted, which lets compilers skip a check for divergence: see
+      // NoShortCut.
+      {0x1c2, "1", "R2UR", "", "P81 ud a =16+6:63", Always<&NoShortCut>},
+      {0x0ca, "1", "R2UR", "", "P81 ud a =16+6:63", Always<&NoShortCut>, Immediate::kInteger,
+       Flow::kPlain, 90, 90},
       {0x1c3, "4", "S2UR", "", "ud S", &SelectReadSpecialUniform},
-      {0x1c4, "1", "REDUX", "78+3=.AND,.OR,.XOR,.SUM,.MIN,.MAX 73=,.S32", "ud a",
+      {0x1c4, "1", "REDUX", "78+3=,.OR,.XOR,.SUM,.MIN,.MAX 73=,.S32", "ud a",
        Always<&ReduceWarp>},
       {0x155, "1", "BMOV.32", "84=.CLEAR", "d B24", Always<&ReadConvergence>},
       {0x156, "1", "BMOV.32", "84=.CLEAR", "B24 r32", Always<&WriteConvergence>},

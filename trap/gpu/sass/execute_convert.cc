@@ -154,4 +154,17 @@ void RoundToIntegral(Warp& warp, const Instruction& i) {
   StoreResult(warp, i, size, result);
 }
 
+void SaturateInteger(Warp& warp, const Instruction& i) {
+  static constexpr int32_t kLeast[] = {0, -128, 0, -32768}, kMost[] = {255, 127, 65535, 32767};
+  const uint32_t type = i.Bits(76, 2);
+  With<Meaning::kInteger>(warp, i.b, [&](auto b) {
+    Store(warp, i.destination, [&](int lane) {
+      const auto value = static_cast<int32_t>(b[lane]);
+      return static_cast<uint32_t>(value < kLeast[type]  ? kLeast[type]
+                                   : value > kMost[type] ? kMost[type]
+                                                         : value);
+    });
+  });
+}
+
 }  // namespace phantora::sass

@@ -27,6 +27,19 @@ void FetchAs(const Warp& warp, const Source& source, int swizzle, bool bfloat, H
   }
 }
 
+// Without what is below the smallest normal number.
+uint32_t FlushedHalf(uint32_t bits, bool bfloat) {
+  return (bits & (bfloat ? 0x7f80 : 0x7c00)) == 0 ? bits & 0x8000 : bits;
+}
+void Flush(Halves& halves, bool bfloat) {
+  const float smallest = bfloat ? 0x1p-126f : 0x1p-14f;
+  for (auto* values : {&halves.low, &halves.high}) {
+    for (float& value : *values) {
+      if (std::fabs(value) < smallest) value = std::copysign(0.0f, value);
+    }
+  }
+}
+
 // The swizzle of a source lies where the source does: a's at 74, that at 32 has it at 60, that at 64
 // at 81. Immediates have none.
 int SwizzleOf(const Instruction& i, const Source& source) {
@@ -39,6 +52,7 @@ int SwizzleOf(const Instruction& i, const Source& source) {
 
 void Fetch(const Warp& warp, const Instruction& i, const Source& source, Halves& out) {
   FetchAs(warp, source, SwizzleOf(i, source), i.Bit(85), out);
+  if (i.Bit(80)) Flush(out, i.Bit(85));
 }
 
 // `operation` in double, which holds every product of two, and the sum with a third but for what
@@ -46,11 +60,14 @@ void Fetch(const Warp& warp, const Instruction& i, const Source& source, Halves&
 template <typename Operation>
 void OfHalves(Warp& warp, const Instruction& i, const Halves& a, const Halves& b, const Halves& c,
               Operation operation) {
-  const bool bfloat = i.Bit(85), as_float = i.Bit(78), relu = i.Bit(79);
+  const bool bfloat = i.Bit(85), as_float = i.Bit(78), relu = i.Bit(79), saturate = i.Bit(77);
+  const bool flush = i.Bit(80);
   const auto rounded = [&](double exact) {
     if (relu && !(exact > 0)) return exact != exact ? kHalfNaN : 0u;
+    if (saturate) exact = exact > 0 ? (exact < 1 ? exact : 1) : 0;
     const float value = RoundedToOdd(exact);
-    return bfloat ? FloatToBfloat(value) : FloatToHalf(value);
+    const uint32_t bits = bfloat ? FloatToBfloat(value) : FloatToHalf(value);
+    return flush ? FlushedHalf(bits, bfloat) : bits;
   };
   Store(warp, i.destination, [&](int lane) {
     const double low = operation(static_cast<double>(a.low[lane]), static_cast<double>(b.low[lane]),
@@ -108,6 +125,7 @@ HalfMasks Compared(const Warp& warp, const Instruction& i) {
   const bool bfloat = i.Bit(65);
   FetchAs(warp, i.a, SwizzleOf(i, i.a), bfloat, a);
   FetchAs(warp, second, SwizzleOf(i, second), bfloat, b);
+  if (i.Bit(80)) Flush(a, bfloat), Flush(b, bfloat);
   const int comparison = static_cast<int>(i.Bits(76, 4)), operation = static_cast<int>(i.Bits(69, 2));
   const uint32_t with = PredicateAt(warp, i, 87, 90);
   const uint32_t low =
@@ -130,6 +148,30 @@ void SetHalves(Warp& warp, const Instruction& i) {
   const uint32_t one = !i.Bit(71) ? 0xffff : i.Bit(65) ? 0x3f80 : 0x3c00;
   Store(warp, i.destination, [&](int lane) {
     return (Has(masks.low, lane) ? one : 0) | (Has(masks.high, lane) ? one << 16 : 0);
+  });
+}
+
+void MinMaxHalves(Warp& warp, const Instruction& i) {
+  Halves a, b;
+  Fetch(warp, i, i.a, a);
+  Fetch(warp, i, i.b, b);
+  const bool bfloat = i.Bit(85), keep_nan = i.Bit(81);
+  const uint32_t minimum = PredicateAt(warp, i, 87, 90);
+  const auto chosen = [&](float x, float y, bool min) {
+    float value;
+    if (x != x || y != y) {
+      if (keep_nan || (x != x && y != y)) return kHalfNaN;
+      value = x != x ? y : x;
+    } else if (x == y) {
+      value = std::signbit(x) == min ? x : y;
+    } else {
+      value = (x < y) == min ? x : y;
+    }
+    return bfloat ? FloatToBfloat(value) : FloatToHalf(value);
+  };
+  Store(warp, i.destination, [&](int lane) {
+    const bool min = Has(minimum, lane);
+    return chosen(a.low[lane], b.low[lane], min) | chosen(a.high[lane], b.high[lane], min) << 16;
   });
 }
 

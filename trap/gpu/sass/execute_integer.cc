@@ -103,7 +103,8 @@ void Logic3(Warp& warp, const Instruction& i) {
   const int predicate = static_cast<int>(i.Bits(81, 3));
   if (predicate != kTrue) {
     const uint32_t any = MaskOf([&](int lane) { return result[lane] != 0; });
-    SetPredicate(warp, predicate, any | PredicateAt(warp, i, 87, 90));
+    const uint32_t with = PredicateAt(warp, i, 87, 90);
+    SetPredicate(warp, predicate, i.Bit(80) ? any & with : any | with);
   }
 }
 

@@ -6,6 +6,11 @@ namespace {
 
 int TypeOf(const Instruction& i) { return static_cast<int>(i.Bits(73, 3)); }
 
+// The first form of generic stores has what is stored in the place of a third source.
+int StoredRegister(const Instruction& i) {
+  return (i.b.kind == Source::Kind::kRegister ? i.b : i.c).index;
+}
+
 // Do all lanes reach neighbouring places of one page, in order?
 bool AreInOrder(const Warp& warp, const uint64_t* addresses, int bytes) {
   if (warp.active != kAllLanes || bytes < 4) return false;
@@ -64,7 +69,7 @@ void StoreLanes(Warp& warp, const Instruction& i, At at) {
     const int lane = First(left);
     uint8_t* const to = at(lane, kSizes[type]);
     if (to == nullptr) return;
-    StoreFrom(warp, i.b.index, lane, to, type);
+    StoreFrom(warp, StoredRegister(i), lane, to, type);
   }
 }
 
@@ -92,7 +97,7 @@ void StoreGlobal(Warp& warp, const Instruction& i) {
   const int bytes = kSizes[TypeOf(i)];
   if (AreInOrder(warp, addresses, bytes)) {
     if (uint8_t* const to = GlobalAt<true>(warp, addresses[0], bytes)) {
-      StoreRows(warp, i.b.index, to, bytes / 4);
+      StoreRows(warp, StoredRegister(i), to, bytes / 4);
     }
     return;
   }
@@ -171,23 +176,26 @@ void QuerySpace(Warp& warp, const Instruction& i) {
 // From global to shared memory. What waits for it finds it there: it happens at once. Where its
 // predicate is false zeros are written.
 void CopyAsync(Warp& warp, const Instruction& i) {
-  constexpr int kBytes = 16;
+  const int bytes = 4 << i.Bits(73, 2);
   alignas(64) uint64_t from[kLanes];
-  GlobalAddresses(warp, i, from);
+  const uint32_t *const low = warp.registers[i.a.index], *const high = warp.registers[i.a.index + 1];
+  for (int lane = 0; lane < kLanes; ++lane) {
+    from[lane] = (low[lane] | uint64_t{high[lane]} << 32) + static_cast<uint64_t>(int64_t{i.offset});
+  }
   const uint32_t* const to = warp.registers[i.destination];
   const auto offset = static_cast<uint32_t>(i.word.Signed(44, 20));
   const uint32_t copied = PredicateAt(warp, i, 87, 90);
   for (uint32_t left = warp.active; left != 0; left &= left - 1) {
     const int lane = First(left);
-    uint8_t* const destination = SharedAt(warp, to[lane] + offset, kBytes);
+    uint8_t* const destination = SharedAt(warp, to[lane] + offset, bytes);
     if (destination == nullptr) return;
     if (!Has(copied, lane)) {
-      std::memset(destination, 0, kBytes);
+      std::memset(destination, 0, static_cast<size_t>(bytes));
       continue;
     }
-    const uint8_t* const source = GlobalAt<false>(warp, from[lane], kBytes);
+    const uint8_t* const source = GlobalAt<false>(warp, from[lane], bytes);
     if (source == nullptr) return;
-    std::memcpy(destination, source, kBytes);
+    std::memcpy(destination, source, static_cast<size_t>(bytes));
   }
 }
 

@@ -1,5 +1,6 @@
 // Products of small matrices by a warp. Which thread has which element: PTX ISA, "Matrix Fragments for
 // mma.m16n8k8 / k16", and ldmatrix.
+#include <algorithm>
 #include <cstring>
 
 #include "trap/gpu/sass/float_math.h"
@@ -102,6 +103,41 @@ Handler SelectMatrixProduct(const Instruction& i) {
       return i.Bit(78) ? &MatrixProduct<Element::kTf32, 4, true>
                        : &MatrixProduct<Element::kTf32, 8, true>;
     default: return nullptr;
+  }
+}
+
+// The same of bytes, in 32 bits, which wrap or end at their bounds.
+void IntegerMatrixProduct(Warp& warp, const Instruction& i) {
+  const bool wide = i.Bit(75), signed_a = i.Bit(76), signed_b = i.Bit(78), saturates = i.Bit(82);
+  const int k = wide ? 32 : 16;
+  int32_t a[kRowsOfA][32], b[32][kColumnsOfB];
+  const auto byte = [](uint32_t word, int at, bool is_signed) -> int32_t {
+    const auto value = static_cast<uint8_t>(word >> (8 * at));
+    return is_signed ? static_cast<int8_t>(value) : value;
+  };
+  const int ra = i.a.index, rb = i.b.index, rc = i.c.index;
+  for (int lane = 0; lane < kLanes; ++lane) {
+    const int group = lane / 4, inside = lane % 4;
+    for (int r = 0; r < k / 8; ++r) {
+      const uint32_t word = warp.registers[ra + (ra == kNoRegister ? 0 : r)][lane];
+      for (int at = 0; at < 4; ++at) {
+        a[group + 8 * (r % 2)][4 * inside + 16 * (r / 2) + at] = byte(word, at, signed_a);
+      }
+    }
+    for (int r = 0; r < k / 16; ++r) {
+      const uint32_t word = warp.registers[rb + (rb == kNoRegister ? 0 : r)][lane];
+      for (int at = 0; at < 4; ++at) b[4 * inside + 16 * r + at][group] = byte(word, at, signed_b);
+    }
+  }
+  for (int lane = 0; lane < kLanes; ++lane) {
+    if (!Has(warp.active, lane)) continue;
+    for (int r = 0; r < 4; ++r) {
+      const int row = lane / 4 + 8 * (r / 2), column = lane % 4 * 2 + r % 2;
+      int64_t sum = rc == kNoRegister ? 0 : static_cast<int32_t>(warp.registers[rc + r][lane]);
+      for (int at = 0; at < k; ++at) sum += int64_t{a[row][at]} * b[at][column];
+      if (saturates) sum = std::clamp<int64_t>(sum, INT32_MIN, INT32_MAX);
+      warp.registers[i.destination + r][lane] = static_cast<uint32_t>(sum);
+    }
   }
 }
 

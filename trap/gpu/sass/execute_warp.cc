@@ -157,6 +157,12 @@ void RegisterToUniform(Warp& warp, const Instruction& i) {
   SetUniform(warp, i.destination, warp.registers[i.a.index][First(warp.active)]);
 }
 
+// What R2UR's predicate says of a register is not published. Compilers use it for one thing only: if it
+// holds, they leave out a BRA.DIV before an operation of the warp. Without, that is right always.
+void NoShortCut(Warp& warp, const Instruction& i) {
+  SetPredicate(warp, static_cast<int>(i.Bits(81, 3)), 0);
+}
+
 void ReduceWarp(Warp& warp, const Instruction& i) {
   const uint32_t* const a = warp.registers[i.a.index];
   const uint32_t operation = i.Bits(78, 3);

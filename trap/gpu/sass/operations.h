@@ -36,10 +36,10 @@ namespace phantora::sass {
   HANDLER(FusedMultiplyAddDouble)                                                                \
   /* execute_half.cc */                                                                          \
   HANDLER(AddHalves) HANDLER(MultiplyHalves) HANDLER(FusedMultiplyAddHalves)                     \
-  HANDLER(FusedMultiplyAddHalvesPlain) HANDLER(CompareHalves) HANDLER(SetHalves) HANDLER(PackFloats)                \
+  HANDLER(FusedMultiplyAddHalvesPlain) HANDLER(CompareHalves) HANDLER(SetHalves) HANDLER(MinMaxHalves) HANDLER(PackFloats)                \
   /* execute_convert.cc */                                                                       \
   HANDLER(FloatToFloat) HANDLER(FloatToInteger) HANDLER(IntegerToFloat)                          \
-  HANDLER(IntegerToFloat32) HANDLER(RoundToIntegral)                                             \
+  HANDLER(IntegerToFloat32) HANDLER(RoundToIntegral) HANDLER(SaturateInteger)                                             \
   /* execute_memory.cc */                                                                        \
   HANDLER(LoadGlobal) HANDLER(StoreGlobal) HANDLER(LoadGeneric) HANDLER(StoreGeneric)            \
   HANDLER(LoadShared) HANDLER(StoreShared) HANDLER(LoadLocal) HANDLER(StoreLocal)                \
@@ -49,11 +49,11 @@ namespace phantora::sass {
   HANDLER(SwapGeneric) HANDLER(AtomicShared) HANDLER(CountShared) HANDLER(SwapShared)                                 \
   /* execute_warp.cc */                                                                          \
   SELECTOR(SelectReadSpecial) SELECTOR(SelectReadSpecial64) SELECTOR(SelectReadSpecialUniform)   \
-  HANDLER(Vote) HANDLER(VoteUniform) HANDLER(Shuffle) HANDLER(Match) HANDLER(RegisterToUniform)  \
+  HANDLER(Vote) HANDLER(VoteUniform) HANDLER(Shuffle) HANDLER(Match) HANDLER(RegisterToUniform) HANDLER(NoShortCut)  \
   HANDLER(ReduceWarp) HANDLER(ReadConvergence) HANDLER(WriteConvergence)                         \
   HANDLER(ReadBarrierResult) HANDLER(LoadProgramCounter)                                         \
   /* execute_tensor.cc */                                                                        \
-  SELECTOR(SelectMatrixProduct)                                                                  \
+  SELECTOR(SelectMatrixProduct) HANDLER(IntegerMatrixProduct)                                                                  \
   HANDLER(LoadMatrix) HANDLER(StoreMatrix)
 
 #define PHANTORA_DECLARE_HANDLER(name) void name(Warp& warp, const Instruction& instruction);

@@ -287,12 +287,18 @@ class Runner {
 
   void Barrier(const Instruction& i) {
     LeaveOthers();
-    const auto number = static_cast<uint8_t>(i.Bits(54, 4));
+    uint32_t id = i.Bits(54, 4), expected = i.Bits(42, 12);
+    if (i.word.form() <= 2) {
+      const uint32_t value = warp_.registers[i.b.index][First(warp_.running)];
+      id = value & 15;
+      if (i.word.form() == 1) expected = value >> 16 & 0xfff;
+    }
+    const auto number = static_cast<uint8_t>(id);
     BlockState::Barrier& barrier = warp_.block->barriers[number];
     const auto count = static_cast<uint32_t>(__builtin_popcount(warp_.running));
     const uint32_t kind = i.Bits(77, 2);
     barrier.arrived += count;
-    barrier.expected = i.Bits(42, 12);
+    barrier.expected = expected;
     if (kind == 1) {  // .ARV
       ++warp_.pc;
       return;

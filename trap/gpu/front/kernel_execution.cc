@@ -54,6 +54,7 @@ Progress KernelExecution::Run(ExecutionContext& context, const Qmd& qmd, uint32_
                          .cluster = DimsOf(qmd.cluster),
                          .registers = static_cast<int>(qmd.registers),
                          .shared_bytes = qmd.shared_bytes,
+                         .code_address = qmd.program,
                          .constants = {}};
   for (size_t bank = 0; bank < launch.constants.size(); ++bank) {
     const Qmd::ConstantBuffer& from = qmd.constants[bank];

@@ -258,6 +258,9 @@ class ByRow {
         instruction_.b.value = static_cast<uint32_t>(word_.Bits(38, 16));
         instruction_.b.index = static_cast<uint8_t>(word_.Bits(54, 5));
         return "";
+      case OperandKind::kLoaded:
+        account_.Take(64, 4);
+        return "";
       case OperandKind::kTable:
         account_.Take(64, 3);
         account_.Take(72, 5);
@@ -298,6 +301,18 @@ class ByRow {
         account_.Take(90, 2);
         account_.Take(101, 1);  // whether the descriptor is one of cache policy
         return word_.Bit(76) && word_.Bits(90, 2) == 3 ? "" : "an address that is not known";
+      case 'u':
+      case 'U': {
+        TakeAddressRegister(24), TakeOffset();
+        const int at = operand.address == 'u' ? 32 : 64;
+        account_.Take(at, 6);
+        account_.Take(76, 1);
+        account_.Take(90, 2);
+        Source& uniform = operand.address == 'u' ? instruction_.b : instruction_.c;
+        uniform.kind = Source::Kind::kUniform;
+        uniform.index = static_cast<uint8_t>(word_.Bits(at, 6));
+        return !word_.Bit(76) && word_.Bit(91) && word_.Bit(72) ? "" : "an address that is not known";
+      }
       case 'h':
         TakeAddressRegister(24), TakeOffset();
         account_.Take(64, 6);
@@ -341,11 +356,15 @@ class ByRow {
         instruction_.b.index = static_cast<uint8_t>(word_.Bits(54, 5));
         instruction_.offset = static_cast<int32_t>(word_.Signed(38, 16));
         return "";
+      case 'P':
+        account_.Take(64, 6);
+        [[fallthrough]];
       case 'p':
         account_.Take(16, 8);
         account_.Take(44, 20);
         instruction_.destination = static_cast<uint16_t>(word_.Bits(16, 8));
         return "";
+      case 'Q':
       case 'q':
         TakeAddressRegister(24);
         account_.Take(32, 12);
@@ -519,11 +538,25 @@ class Printer {
       case 'c':
         return absl::StrFormat("c[0x%x]%s", instruction_.b.index,
                                Bracketed(Uniform(instruction_.a.index), offset));
+      case 'u':
+      case 'U': {
+        const int at = operand.address == 'u' ? 32 : 64;
+        std::string base = plain.empty() ? "" : absl::StrCat(plain, word_.Bit(90) ? ".64+" : ".U32+");
+        return Bracketed(absl::StrCat(base, Uniform(static_cast<int>(word_.Bits(at, 6)))), offset);
+      }
+      case 'P':
       case 'p': {
         const int to = static_cast<int>(word_.Bits(16, 8));
-        return Bracketed(to == kNoRegister ? "" : Register(to),
-                         word_.Signed(44, 20));
+        std::string base = to == kNoRegister ? "" : Register(to);
+        if (operand.address == 'P') {
+          absl::StrAppend(&base, base.empty() ? "" : "+", Uniform(static_cast<int>(word_.Bits(64, 6))));
+        }
+        return Bracketed(base, word_.Signed(44, 20));
       }
+      case 'Q':
+        if (word_.Bits(64, 6) == kNoUniformRegister) return Bracketed(plain + ".64", offset);
+        return Bracketed(
+            absl::StrCat(plain, ".64+", Uniform(static_cast<int>(word_.Bits(64, 6)))), offset);
       case 'q': {
         const std::string text = Bracketed(plain + ".64", offset);
         if (architecture_ < 90 && !word_.Bit(101)) return text;
@@ -585,6 +618,11 @@ class Printer {
       case OperandKind::kConstant:
         out.push_back(
             absl::StrFormat("c[0x%x][0x%x]", instruction_.b.index, instruction_.b.value));
+        return;
+      case OperandKind::kLoaded:
+        if (word_.Bits(64, 4) != 0) {
+          out.push_back(Predicate("P", static_cast<int>(7 - word_.Bits(64, 3)), word_.Bit(67)));
+        }
         return;
       case OperandKind::kTable:
         out.push_back(absl::StrFormat("#i%x", word_.Bits(64, 3) | word_.Bits(72, 5) << 3));

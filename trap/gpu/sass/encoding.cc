@@ -105,6 +105,7 @@ Operand ReadOperand(Reader& reader) {
       if (!reader.Take(':')) std::abort();
       operand.value = reader.Number();
       break;
+    case 'v': operand.kind = OperandKind::kLoaded; break;
     case 'L': operand.kind = OperandKind::kTable; break;
     case 'R': operand.kind = OperandKind::kPredicates; break;
     case 'm': operand.kind = OperandKind::kAddress; operand.address = reader.Next(); break;

@@ -60,6 +60,7 @@ enum class OperandKind : uint8_t {
   kTarget,              // t: where a branch goes
   kIgnored,             // ?<at>+<width>: anything, without effect, not printed
   kExactly,             // =<at>+<width>:<value>, not printed
+  kLoaded,              // v: a predicate without which a load gives zeros
   kTable,               // L: a table of three predicates, in two parts
   kPredicates,          // R: all predicates
 };

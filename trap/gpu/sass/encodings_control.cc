@@ -25,7 +25,7 @@ std::vector<EncodingRow> ControlRows() {
        "r32 i42+12? p87/90", nullptr, kI, Flow::kBarrier},
       {0x141, "4", "BSYNC", "", "p87/90? B16", nullptr, kI, Flow::kConverge},
       {0x142, "4", "BREAK", "", "p87/90? B16", nullptr, kI, Flow::kBreak},
-      // To functions of the driver: assertions, printf. They are named by an address that no code has.
+      // Also to functions of the driver: assertions, printf.
       {0x143, "1", "CALL.ABS", "86=,.NOINC", "r24*2 =87+4:7", nullptr, kI, Flow::kAbsoluteCall},
       {0x143, "4", "CALL.ABS", "86=,.NOINC", "?24+8 ?32+50 =87+4:7", nullptr, kI, Flow::kAbsoluteCall},
       {0x144, "4", "CALL.REL", "86=,.NOINC", "t =87+4:7", nullptr, kI, Flow::kCall},
@@ -42,10 +42,12 @@ std::vector<EncodingRow> ControlRows() {
       {0x148, "4", "WARPSYNC", "", "i32+32 =87+4:7", nullptr, kI, Flow::kWarpSync},
       {0x149, "4", "BRX", "", "r24*2 t =87+4:7", nullptr, kI, Flow::kIndirectBranch},
       {0x14d, "4", "EXIT", "", "p87/90?", nullptr, kI, Flow::kExit},
-      // Only makes the address to come back to for a call of the driver's functions.
       {0x14e, "1", "LEPC", "", "d*2", Always<&LoadProgramCounter>},
-      {0x14e, "4", "LEPC", "", "d*2 ?24+8 ?34+48", Always<&LoadProgramCounter>},
-      {0x150, "4", "RET.REL", "86=,.NODEC", "r24*2 t =87+4:7", nullptr, kI, Flow::kReturn},
+      {0x14e, "4", "LEPC", "", "d*2 ?24+8 ?34+48", Always<&LoadProgramCounter>, kI, Flow::kPlain, 90,
+       90},
+      {0x150, "4", "RET.REL", "86=,.NODEC", "r24*2 t =85+1:0 =87+4:7", nullptr, kI, Flow::kReturn},
+      {0x150, "4", "RET.ABS", "86=,.NODEC", "r24*2 s34+48 =85+1:1 =87+4:7", nullptr, kI,
+       Flow::kAbsoluteReturn},
       {0x158, "4", "BRXU", "", "u24*2 t =87+4:7 =91+1:1", nullptr, kI, Flow::kUniformIndirectBranch},
       {0x15c, "4", "BPT", "84+2=?,?,?,.TRAP", "i34+20", nullptr, kI, Flow::kTrap},
       {0x15d, "145", "NANOSLEEP", "84=.SYNCS", "b =87+4:7", nullptr, kI, Flow::kYield},

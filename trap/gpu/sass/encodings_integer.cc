@@ -15,8 +15,8 @@ constexpr char kSignedAt72[] = "72=.U32,";
 std::vector<EncodingRow> IntegerRows() {
   return {
       {0x002, "1456", "MOV", "", "d b =72+4:15", &SelectMove},
-      {0x003, "4", "P2R", "", "d R a i32+32", Always<&PredicatesToRegister>},
-      {0x004, "4", "R2P", "", "R a i32+32", Always<&RegisterToPredicates>},
+      {0x003, "4", "P2R", "76+2=,.B1,.B2,.B3", "d R a i32+32", Always<&PredicatesToRegister>},
+      {0x004, "4", "R2P", "76+2=,.B1,.B2,.B3", "R a i32+32", Always<&RegisterToPredicates>},
       {0x007, "1456", "SEL", "", "d a b p87/90", Always<&Select>},
       {0x00c, "1456", "ISETP", kCompare, "P81 P84 a b p87/90 p68/71&72", &SelectCompareIntegers},
       {0x00f, "156", "VIMNMX3", kSignedAt72, "d a b c p87/90", Always<&MinMax3>,
@@ -25,7 +25,10 @@ std::vector<EncodingRow> IntegerRows() {
        &SelectAdd3},
       {0x011, "1456", "LEA", "74=.X", "d P81? a- b- =80+1:0 =73+1:0 i75+5 p87/90&74",
        &SelectLoadEffectiveAddress},
-      {0x011, "1234567", "LEA.HI", "74=.X", "d P81? a- b- c =80+1:1 =73+1:0 i75+5 p87/90&74",
+      {0x011, "1456", "LEA.HI", "74=.X", "d P81? a- b- c =80+1:1 =73+1:0 i75+5 p87/90&74",
+       &SelectLoadEffectiveAddress},
+      // In these forms the shift lies where the second source would be negated.
+      {0x011, "237", "LEA.HI", "74=.X", "d P81? a- b c =80+1:1 =73+1:0 i75+5 p87/90&74",
        &SelectLoadEffectiveAddress},
       {0x011, "1456", "LEA.HI", "74=.X '.SX32", "d P81? a- b- =80+1:1 =73+1:1 i75+5 p87/90&74",
        &SelectLoadEffectiveAddress},

@@ -6,6 +6,9 @@ namespace phantora::sass {
 
 std::vector<EncodingRow> TensorRows() {
   return {
+      {0x03a, "1", "MOVM.16.MT88", "", "d a", Always<&TransposeMatrix>},
+      {0x03f, "1", "DMMA.884", "", "d*4 a b c", Always<&DoubleMatrixProduct>, Immediate::kInteger,
+       Flow::kPlain, 80, 89},
       {0x037, "1", "IMMA", "75=.16816,.16832 76=.U8,.S8 78=.U8,.S8 82=.SAT",
        "d*4 a b c =74+1:1 =83+4:8", Always<&IntegerMatrixProduct>},
       {0x03b, "4", "LDSM.16", "78+2=.M88,.MT88 72+2=,.2,.4", "d*4 ms", Always<&LoadMatrix>},

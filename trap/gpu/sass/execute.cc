@@ -116,7 +116,8 @@ Outcome Executor::Run(const Launch& launch, const Program& program, AddressSpace
                        .shared_bytes = launch.shared_bytes,
                        .shared_window = launch.shared_window != 0 ? launch.shared_window : kSharedWindow,
                        .local_window = launch.local_window != 0 ? launch.local_window : kLocalWindow,
-                       .memory = &memory};
+                       .memory = &memory,
+                       .code_address = launch.code_address};
   if (state.architecture >= 90) state.shared_bytes += kReservedShared;
   const uint64_t threads = launch.block.count(), blocks = launch.grid.count();
   if (threads == 0 || threads > kMostThreads || state.shared_bytes > kMostShared ||

@@ -460,20 +460,22 @@ void CountBits(Warp& warp, const Instruction& i) {
 
 void PredicatesToRegister(Warp& warp, const Instruction& i) {
   const uint32_t* const a = warp.registers[i.a.index];
-  const uint32_t wanted = i.Bits(32, 32);
+  const int shift = 8 * static_cast<int>(i.Bits(76, 2));
+  const uint32_t wanted = i.Bits(32, 32) << shift;
   Store(warp, i.destination, [&](int lane) {
     uint32_t bits = 0;
     for (int at = 0; at < kTrue; ++at) bits |= (warp.predicates[at] >> lane & 1) << at;
-    return (a[lane] & ~wanted) | (bits & wanted);
+    return (a[lane] & ~wanted) | (bits << shift & wanted);
   });
 }
 
 void RegisterToPredicates(Warp& warp, const Instruction& i) {
   const uint32_t* const a = warp.registers[i.a.index];
+  const int shift = 8 * static_cast<int>(i.Bits(76, 2));
   const uint32_t wanted = i.Bits(32, 32);
   for (int at = 0; at < kTrue; ++at) {
     if (!Has(wanted, at)) continue;
-    SetPredicate(warp, at, MaskOf([&](int lane) { return Has(a[lane], at); }));
+    SetPredicate(warp, at, MaskOf([&](int lane) { return Has(a[lane], at + shift); }));
   }
 }
 

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "trap/gpu/sass/memory_access.h"
 #include "trap/gpu/sass/operations.h"
 
@@ -78,6 +80,16 @@ void StoreLanes(Warp& warp, const Instruction& i, At at) {
 void Nothing(Warp&, const Instruction&) {}
 
 void LoadGlobal(Warp& warp, const Instruction& i) {
+  // Where its predicate does not hold it gives zeros. (It is stated the other way round: 7 less it.)
+  if (i.Bits(64, 4) != 0) {
+    const uint32_t value = warp.predicates[7 - i.Bits(64, 3)];
+    const uint32_t loaded = warp.active & (i.Bit(67) ? ~value : value), all = warp.active;
+    warp.active = all & ~loaded;
+    const int words = std::max(kSizes[TypeOf(i)] / 4, 1);
+    for (int word = 0; word < words; ++word) Store(warp, i.destination + word, [](int) { return 0u; });
+    warp.active = loaded;
+    if (loaded == 0) return;
+  }
   alignas(64) uint64_t addresses[kLanes];
   GlobalAddresses(warp, i, addresses);
   const int bytes = kSizes[TypeOf(i)];
@@ -182,8 +194,14 @@ void CopyAsync(Warp& warp, const Instruction& i) {
   for (int lane = 0; lane < kLanes; ++lane) {
     from[lane] = (low[lane] | uint64_t{high[lane]} << 32) + static_cast<uint64_t>(int64_t{i.offset});
   }
+  if (i.word.form() == 7 && !i.Bit(76) && i.Bits(64, 6) != kNoUniformRegister) {
+    const uint32_t index = i.Bits(64, 6);
+    const uint64_t base = warp.uniform[index] | uint64_t{warp.uniform[index + 1]} << 32;
+    for (uint64_t& address : from) address += base;
+  }
   const uint32_t* const to = warp.registers[i.destination];
-  const auto offset = static_cast<uint32_t>(i.word.Signed(44, 20));
+  auto offset = static_cast<uint32_t>(i.word.Signed(44, 20));
+  if (i.word.form() == 6) offset += warp.uniform[i.Bits(64, 6)];
   const uint32_t copied = PredicateAt(warp, i, 87, 90);
   for (uint32_t left = warp.active; left != 0; left &= left - 1) {
     const int lane = First(left);

@@ -141,6 +141,47 @@ void IntegerMatrixProduct(Warp& warp, const Instruction& i) {
   }
 }
 
+// One matrix of 8 x 8 halves in a register each, the other way round.
+void TransposeMatrix(Warp& warp, const Instruction& i) {
+  const uint32_t* const from = warp.registers[i.a.index];
+  uint16_t elements[8][8];
+  for (int lane = 0; lane < kLanes; ++lane) {
+    elements[lane / 4][lane % 4 * 2] = static_cast<uint16_t>(from[lane]);
+    elements[lane / 4][lane % 4 * 2 + 1] = static_cast<uint16_t>(from[lane] >> 16);
+  }
+  Store(warp, i.destination, [&](int lane) {
+    const int row = lane / 4, column = lane % 4 * 2;
+    return elements[column][row] | static_cast<uint32_t>(elements[column + 1][row]) << 16;
+  });
+}
+
+// Of 8 x 4 and 4 x 8 doubles, each thread has one; of the result two neighbours of a row.
+void DoubleMatrixProduct(Warp& warp, const Instruction& i) {
+  constexpr int kRows = 8, kDepth = 4, kColumns = 8;
+  const auto at = [&](int index, int lane) {
+    return AsDouble(warp.registers[index][lane] | uint64_t{warp.registers[index + 1][lane]} << 32);
+  };
+  double a[kRows][kDepth], b[kDepth][kColumns], results[kLanes][2];
+  for (int lane = 0; lane < kLanes; ++lane) {
+    a[lane / 4][lane % 4] = at(i.a.index, lane);
+    b[lane % 4][lane / 4] = at(i.b.index, lane);
+  }
+  for (int lane = 0; lane < kLanes; ++lane) {
+    for (int half = 0; half < 2; ++half) {
+      double sum = i.c.index == kNoRegister ? 0 : at(i.c.index + 2 * half, lane);
+      for (int k = 0; k < kDepth; ++k) {
+        sum = __builtin_fma(a[lane / 4][k], b[k][lane % 4 * 2 + half], sum);
+      }
+      results[lane][half] = sum;
+    }
+  }
+  for (int half = 0; half < 2; ++half) {
+    uint64_t bits[kLanes];
+    for (int lane = 0; lane < kLanes; ++lane) bits[lane] = AsBits(results[lane][half]);
+    StoreWide(warp, i.destination + 2 * half, bits);
+  }
+}
+
 // Up to four matrices of 8 x 8 elements of 16 bits; thread 8 m + r has the address of row r of matrix
 // m, and each thread gets two neighbours of a row, or of a column.
 void LoadMatrix(Warp& warp, const Instruction& i) {

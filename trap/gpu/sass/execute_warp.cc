@@ -205,10 +205,15 @@ void ReadBarrierResult(Warp& warp, const Instruction& i) {
   SetPredicate(warp, static_cast<int>(i.Bits(81, 3)), warp.barrier_result ? ~0u : 0);
 }
 
-// Only functions of the driver come back to it, and they are not called.
+// The address of this instruction; since sm_90 of one that it names.
 void LoadProgramCounter(Warp& warp, const Instruction& i) {
-  Store(warp, i.destination, [](int) { return 0u; });
-  Store(warp, i.destination + 1, [](int) { return 0u; });
+  uint64_t address = warp.launch->code_address + uint64_t{warp.pc} * kWordBytes;
+  if (i.word.form() == 4) {
+    const int64_t words = i.word.Signed(34, 48) * 256 + static_cast<int64_t>(i.Bits(24, 8));
+    address += kWordBytes + static_cast<uint64_t>(words * 4);
+  }
+  Store(warp, i.destination, [&](int) { return static_cast<uint32_t>(address); });
+  Store(warp, i.destination + 1, [&](int) { return static_cast<uint32_t>(address >> 32); });
 }
 
 }  // namespace phantora::sass

@@ -70,6 +70,7 @@ enum class Flow : uint8_t {
   kCall,
   kReturn,
   kAbsoluteCall,
+  kAbsoluteReturn,
   kExit,
   kSetConvergence,   // BSSY
   kConverge,         // BSYNC

@@ -38,8 +38,12 @@ inline uint32_t Loaded(const uint8_t* from, int type) {
 // Addresses of 64 bits: a pair of registers with .E, else one; and the offset.
 inline void GlobalAddresses(const Warp& warp, const Instruction& i, uint64_t* addresses) {
   const uint32_t* const low = warp.registers[i.a.index];
-  const auto offset = static_cast<uint64_t>(int64_t{i.offset});
-  if (i.Bit(72)) {
+  auto offset = static_cast<uint64_t>(int64_t{i.offset});
+  const Source& uniform = i.c.kind == Source::Kind::kUniform ? i.c : i.b;
+  const bool has_uniform = uniform.kind == Source::Kind::kUniform;
+  if (has_uniform) offset += ScalarOf(warp, uniform) | uint64_t{HighScalarOf(warp, uniform, false)} << 32;
+  // With a uniform base the register may have 32 bits, which bit 90 says.
+  if (has_uniform ? i.Bit(90) : i.Bit(72)) {
     const uint32_t* const high = warp.registers[i.a.index + 1];
     for (int lane = 0; lane < kLanes; ++lane) {
       addresses[lane] = (low[lane] | uint64_t{high[lane]} << 32) + offset;

@@ -54,7 +54,7 @@ namespace phantora::sass {
   HANDLER(ReadBarrierResult) HANDLER(LoadProgramCounter)                                         \
   /* execute_tensor.cc */                                                                        \
   SELECTOR(SelectMatrixProduct) HANDLER(IntegerMatrixProduct)                                                                  \
-  HANDLER(LoadMatrix) HANDLER(StoreMatrix)
+  HANDLER(TransposeMatrix) HANDLER(DoubleMatrixProduct) HANDLER(LoadMatrix) HANDLER(StoreMatrix)
 
 #define PHANTORA_DECLARE_HANDLER(name) void name(Warp& warp, const Instruction& instruction);
 #define PHANTORA_DECLARE_SELECTOR(name) Handler name(const Instruction& instruction);

@@ -146,8 +146,7 @@ class Runner {
         }
         return;
       case Flow::kAbsoluteCall:
-        warp_.Fail(Stop::Reason::kRefused, 0, "a call of a function of the driver's");
-        return;
+      case Flow::kAbsoluteReturn: AbsoluteBranch(i); return;
       default:
         warp_.Fail(Stop::Reason::kTrap);
         return;
@@ -183,6 +182,24 @@ class Runner {
 
   // Each group of threads that go to the same place is a path.
   void IndirectBranch(const Instruction& i) {
+    JumpTo(i, TakeAlike(i));
+  }
+  // To an address of the GPU's memory.
+  void AbsoluteBranch(const Instruction& i) {
+    if (i.a.kind != Source::Kind::kRegister) {
+      warp_.Fail(Stop::Reason::kRefused, 0, "a call of a function of the driver's");
+      return;
+    }
+    uint64_t target = TakeAlike(i) - warp_.launch->code_address;
+    if (i.flow == Flow::kAbsoluteReturn) target += static_cast<uint64_t>(i.word.Signed(34, 48) * 4);
+    if (target % kWordBytes != 0 || target / kWordBytes >= program_.size()) {
+      warp_.Fail(Stop::Reason::kRefused, 0, "a call of a function of the driver's");
+      return;
+    }
+    warp_.pc = static_cast<uint32_t>(target / kWordBytes);
+  }
+  // The address in the first thread's register; threads that have another are left behind.
+  uint64_t TakeAlike(const Instruction& i) {
     LeaveOthers();
     const uint32_t* const low = warp_.registers[i.a.index];
     const uint32_t* const high = warp_.registers[i.a.index + 1];
@@ -195,7 +212,7 @@ class Runner {
     }
     Push(warp_.pc, left & ~together);
     warp_.running = together;
-    JumpTo(i, low[lane] | uint64_t{high[lane]} << 32);
+    return low[lane] | uint64_t{high[lane]} << 32;
   }
 
   void Exit(const Instruction& i) {

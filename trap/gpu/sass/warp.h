@@ -56,6 +56,7 @@ struct LaunchState {
   uint64_t shared_window = 0;     // of generic addresses, 16 MiB each
   uint64_t local_window = 0;
   LaunchMemory* memory = nullptr;
+  uint64_t code_address = 0;      // of the first instruction
   uint64_t clock = 0;             // warp instructions so far
   uint64_t thread_instructions = 0;
 };

@@ -42,6 +42,13 @@ Progress ComputeObject::Method(ExecutionContext& context, uint32_t method, uint3
     case m::kSendSignalingPcas2B:
       progress = queue_.SendPcas(context, uint64_t{reg(m::kSendPcasA)} << 8, data & 15);
       break;
+    case m::kSetSharedMemoryWindowA:
+    case m::kSetSharedMemoryWindowB:
+    case m::kSetLocalMemoryWindowA:
+    case m::kSetLocalMemoryWindowB:
+      queue_.SetWindows({.shared = Address(m::kSetSharedMemoryWindowA, m::kSetSharedMemoryWindowB),
+                         .local = Address(m::kSetLocalMemoryWindowA, m::kSetLocalMemoryWindowB)});
+      break;
     default:
       if (method >= m::kLoadInlineQmdData && method < m::kLoadInlineQmdData + kQmdBytes) {
         progress = LoadInlineQmd(context, method, data);

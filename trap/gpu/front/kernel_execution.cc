@@ -27,15 +27,16 @@ bool KernelExecution::IsPossible() {
          __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
 }
 
-Progress KernelExecution::Run(ExecutionContext& context, const Qmd& qmd, uint32_t code_bytes,
-                              const std::string& title) {
+Progress KernelExecution::Run(ExecutionContext& context, const Launch& wanted) {
+  const Qmd& qmd = wanted.qmd;
+  const std::string& title = wanted.title;
   auto [found, is_new] = processes_.try_emplace(context.process);
   Process& process = found->second;
   if (is_new) process.credit = budget_.at_first;
   process.credit += budget_.per_launch_on_average;
   context.budget -= kLaunchCost;
 
-  code_.resize(std::min(code_bytes, kMostCode));
+  code_.resize(std::min(wanted.code_bytes, kMostCode));
   if (code_.empty() || context.memory().Read(qmd.program, code_.data(), code_.size())) {
     Refuse(process, title, "its code cannot be read");
     return Progress::kDone;
@@ -55,6 +56,8 @@ Progress KernelExecution::Run(ExecutionContext& context, const Qmd& qmd, uint32_
                          .registers = static_cast<int>(qmd.registers),
                          .shared_bytes = qmd.shared_bytes,
                          .code_address = qmd.program,
+                         .shared_window = wanted.shared_window,
+                         .local_window = wanted.local_window,
                          .constants = {}};
   for (size_t bank = 0; bank < launch.constants.size(); ++bank) {
     const Qmd::ConstantBuffer& from = qmd.constants[bank];
@@ -75,12 +78,12 @@ Progress KernelExecution::Run(ExecutionContext& context, const Qmd& qmd, uint32_
     kept_[program.get()] = program;
   }
   if (limited) process.credit -= std::min(process.credit, outcome.thread_instructions);
-  return Finish(context, qmd, process, *program, outcome, title);
+  return Finish(context, wanted, process, *program, outcome);
 }
 
-Progress KernelExecution::Finish(ExecutionContext& context, const Qmd& qmd, Process& process,
-                                 const sass::Program& program, const sass::Outcome& outcome,
-                                 const std::string& title) {
+Progress KernelExecution::Finish(ExecutionContext& context, const Launch& launch, Process& process,
+                                 const sass::Program& program, const sass::Outcome& outcome) {
+  const std::string& title = launch.title;
   using Reason = sass::Stop::Reason;
   counters_.thread_instructions += outcome.thread_instructions;
   switch (outcome.stop.reason) {
@@ -102,7 +105,7 @@ Progress KernelExecution::Finish(ExecutionContext& context, const Qmd& qmd, Proc
       if (outcome.stop.reason == Reason::kUnmapped) {
         return context.Fail(kMmuFault, outcome.stop.address, "a kernel's access");
       }
-      return context.Fail(kGrException, qmd.program, "a kernel failed");
+      return context.Fail(kGrException, launch.qmd.program, "a kernel failed");
     default:
       Refuse(process, title, sass::Describe(outcome, program));
       return Progress::kDone;

@@ -41,10 +41,15 @@ class KernelExecution {
   // Does this processor have what it takes?
   static bool IsPossible();
 
-  // `code_bytes` of code lie at the launch's program. kDone: executed or skipped; kFault: it did what
-  // ends a context.
-  Progress Run(ExecutionContext& context, const Qmd& qmd, uint32_t code_bytes,
-               const std::string& title);
+  struct Launch {
+    const Qmd& qmd;
+    // Where generic addresses of shared and local memory begin.
+    uint64_t shared_window, local_window;
+    uint32_t code_bytes;  // at the program's address
+    const std::string& title;
+  };
+  // kDone: executed or skipped; kFault: it did what ends a context.
+  Progress Run(ExecutionContext& context, const Launch& launch);
   // Says, with --verbose, what was not executed for it.
   void ProcessDied(pid_t process);
 
@@ -78,9 +83,8 @@ class KernelExecution {
     }
   };
 
-  Progress Finish(ExecutionContext& context, const Qmd& qmd, Process& process,
-                  const sass::Program& program, const sass::Outcome& outcome,
-                  const std::string& title);
+  Progress Finish(ExecutionContext& context, const Launch& launch, Process& process,
+                  const sass::Program& program, const sass::Outcome& outcome);
   void Skip(Process& process, uint64_t& counter, const std::string& title, const std::string& why);
   void Refuse(Process& process, const std::string& title, std::string why);
 

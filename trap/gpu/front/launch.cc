@@ -89,7 +89,11 @@ Progress QmdQueue::StartKernel(ExecutionContext& context, uint64_t address, Runn
 Progress QmdQueue::Execute(ExecutionContext& context, const Running& running) {
   const KnownKernel& known = *running.known;
   if (context.services.execution != nullptr && known.code_bytes > 0) {
-    return context.services.execution->Run(context, running.qmd, known.code_bytes, known.title);
+    return context.services.execution->Run(context, {.qmd = running.qmd,
+                                                     .shared_window = windows_.shared,
+                                                     .local_window = windows_.local,
+                                                     .code_bytes = known.code_bytes,
+                                                     .title = known.title});
   }
   if (known.small != nullptr) CarryOutSmall(context, running);
   return Progress::kDone;

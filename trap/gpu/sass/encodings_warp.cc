@@ -17,13 +17,8 @@ std::vector<EncodingRow> WarpRows() {
       {0x189, "4", "SHFL", kShuffle, "P81 d a i53+5 r64", Always<&Shuffle>},
       {0x189, "7", "SHFL", kShuffle, "P81 d a i53+5 i40+13", Always<&Shuffle>},
       {0x1a1, "1", "MATCH", "79=.ALL,.ANY 73=,.U64", "P81? d a", Always<&Match>},
-      {0x1c2, "1", "R2UR", "", "ud a =81+3:7", Always<&RegisterToUniform>},
-      {0x0ca, "1", "R2UR", "", "ud a =81+3:7", Always<&RegisterToUniform>, Immediate::kInteger,
-       Flow::kPlain, 90, 90},
-      // Only its predicate is wanted, which lets compilers skip a check for divergence: see
-      // NoShortCut.
-      {0x1c2, "1", "R2UR", "", "P81 ud a =16+6:63", Always<&NoShortCut>},
-      {0x0ca, "1", "R2UR", "", "P81 ud a =16+6:63", Always<&NoShortCut>, Immediate::kInteger,
+      {0x1c2, "1", "R2UR", "", "P81? ud a", Always<&RegisterToUniform>},
+      {0x0ca, "1", "R2UR", "", "P81? ud a", Always<&RegisterToUniform>, Immediate::kInteger,
        Flow::kPlain, 90, 90},
       {0x1c3, "4", "S2UR", "", "ud S", &SelectReadSpecialUniform},
       {0x1c4, "1", "REDUX", "78+3=,.OR,.XOR,.SUM,.MIN,.MAX 73=,.S32", "ud a",

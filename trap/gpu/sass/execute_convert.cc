@@ -121,7 +121,7 @@ void IntegerToFloat(Warp& warp, const Instruction& i) {
     switch (from) {
       case 0: value = is_signed ? static_cast<int8_t>(bits) : static_cast<uint8_t>(bits); break;
       case 1: value = is_signed ? static_cast<int16_t>(bits) : static_cast<uint16_t>(bits); break;
-      case 2: value = is_signed ? static_cast<int32_t>(bits) : static_cast<uint32_t>(bits); break;
+      case 2: value = is_signed ? static_cast<int32_t>(bits) : int64_t{static_cast<uint32_t>(bits)}; break;
       default: value = static_cast<int64_t>(bits); break;
     }
     const bool unsigned64 = from == 3 && !is_signed;

@@ -55,8 +55,16 @@ void Fetch(const Warp& warp, const Instruction& i, const Source& source, Halves&
   if (i.Bit(80)) Flush(out, i.Bit(85));
 }
 
-// `operation` in double, which holds every product of two, and the sum with a third but for what
-// cannot matter.
+// x y + z, rounded to odd: the product is exact in double, the sum may not be.
+double MultiplyAdd(double x, double y, double z) {
+  const double product = x * y, sum = product + z;
+  const double of_z = sum - product;
+  const double lost = (product - (sum - of_z)) + (z - of_z);
+  if (lost == 0 || lost != lost || (AsBits(sum) & 1) != 0) return sum;
+  return std::nextafter(sum, lost > 0 ? HUGE_VAL : -HUGE_VAL);
+}
+
+// `operation` in double, which holds products of two and sums of two of these exactly enough.
 template <typename Operation>
 void OfHalves(Warp& warp, const Instruction& i, const Halves& a, const Halves& b, const Halves& c,
               Operation operation) {
@@ -102,7 +110,7 @@ void FusedMultiplyAddHalves(Warp& warp, const Instruction& i) {
   Fetch(warp, i, i.a, a);
   Fetch(warp, i, i.b, b);
   Fetch(warp, i, i.c, c);
-  OfHalves(warp, i, a, b, c, [](double x, double y, double z) { return x * y + z; });
+  OfHalves(warp, i, a, b, c, &MultiplyAdd);
 }
 
 void FusedMultiplyAddHalvesPlain(Warp& warp, const Instruction& i) {
@@ -110,7 +118,7 @@ void FusedMultiplyAddHalvesPlain(Warp& warp, const Instruction& i) {
   FetchAs(warp, i.a, 0, false, a);
   FetchAs(warp, i.b, 0, false, b);
   FetchAs(warp, i.c, 0, false, c);
-  OfHalves(warp, i, a, b, c, [](double x, double y, double z) { return x * y + z; });
+  OfHalves(warp, i, a, b, c, &MultiplyAdd);
 }
 
 namespace {

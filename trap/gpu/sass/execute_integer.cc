@@ -433,6 +433,80 @@ void DotProduct4(Warp& warp, const Instruction& i) {
   });
 }
 
+void DotProduct2(Warp& warp, const Instruction& i) {
+  const int first = i.Bit(77) ? 2 : 0;
+  const uint32_t* const a = warp.registers[i.a.index];
+  const auto half = [&](uint32_t word, int at) {
+    const auto value = static_cast<uint16_t>(word >> (16 * at));
+    return i.Bit(73) ? static_cast<uint32_t>(int32_t{static_cast<int16_t>(value)}) : value;
+  };
+  const auto byte = [&](uint32_t word, int at) {
+    const auto value = static_cast<uint8_t>(word >> (8 * at));
+    return i.Bit(74) ? static_cast<uint32_t>(int32_t{static_cast<int8_t>(value)}) : value;
+  };
+  With<kI>(warp, i.b, [&](auto b) {
+    With<kI>(warp, i.c, [&](auto c) {
+      Store(warp, i.destination, [&](int lane) {
+        return c[lane] + half(a[lane], 0) * byte(b[lane], first) +
+               half(a[lane], 1) * byte(b[lane], first + 1);
+      });
+    });
+  });
+}
+
+void AbsoluteDifference(Warp& warp, const Instruction& i) {
+  const bool is_signed = i.Bit(73);
+  const uint32_t* const a = warp.registers[i.a.index];
+  With<kI>(warp, i.b, [&](auto b) {
+    With<kI>(warp, i.c, [&](auto c) {
+      Store(warp, i.destination, [&](int lane) {
+        const bool less = MinMax(is_signed, true, a[lane], b[lane]) == a[lane];
+        return (less ? b[lane] - a[lane] : a[lane] - b[lane]) + c[lane];
+      });
+    });
+  });
+}
+
+// Of four bytes each, or their sum.
+void AbsoluteDifference4(Warp& warp, const Instruction& i) {
+  const uint32_t* const a = warp.registers[i.a.index];
+  With<kI>(warp, i.b, [&](auto b) {
+    With<kI>(warp, i.c, [&](auto c) {
+      Store(warp, i.destination, [&](int lane) {
+        uint32_t sum = c[lane], bytes = 0;
+        for (int at = 0; at < 32; at += 8) {
+          const int x = a[lane] >> at & 0xff, y = b[lane] >> at & 0xff;
+          const auto difference = static_cast<uint32_t>(x < y ? y - x : x - y);
+          sum += difference;
+          bytes |= difference << at;
+        }
+        return i.Bit(75) ? sum : bytes;
+      });
+    });
+  });
+}
+
+// Two numbers in fewer bits, within their bounds; of bytes, before what is in the third source.
+void PackSaturated(Warp& warp, const Instruction& i) {
+  static constexpr int32_t kLeast[] = {0, -128, 0, -32768}, kMost[] = {255, 127, 65535, 32767};
+  const uint32_t type = i.Bits(76, 2);
+  const int bits = type < 2 ? 8 : 16;
+  const uint32_t mask = (uint32_t{1} << bits) - 1;
+  const auto within = [&](uint32_t value) {
+    const auto number = static_cast<int32_t>(value);
+    return static_cast<uint32_t>(std::clamp(number, kLeast[type], kMost[type])) & mask;
+  };
+  const uint32_t* const a = warp.registers[i.a.index];
+  With<kI>(warp, i.b, [&](auto b) {
+    With<kI>(warp, i.c, [&](auto c) {
+      Store(warp, i.destination, [&](int lane) {
+        const uint32_t above = bits == 8 ? c[lane] << 16 : 0;
+        return above | within(a[lane]) << bits | within(b[lane]);
+      });
+    });
+  });
+}
+
 void FindLeadingOne(Warp& warp, const Instruction& i) {
   alignas(64) uint32_t result[kLanes];
   With<Meaning::kBits>(warp, i.b, [&](auto b) {

@@ -153,14 +153,14 @@ void Match(Warp& warp, const Instruction& i) {
                MaskOf([&](int lane) { return result[lane] == warp.active; }));
 }
 
+// The first thread's value. The predicate holds for those that have another: this is what fits the use
+// that compilers make of it, before votes of threads that may have named different masks.
 void RegisterToUniform(Warp& warp, const Instruction& i) {
-  SetUniform(warp, i.destination, warp.registers[i.a.index][First(warp.active)]);
-}
-
-// What R2UR's predicate says of a register is not published. Compilers use it for one thing only: if it
-// holds, they leave out a BRA.DIV before an operation of the warp. Without, that is right always.
-void NoShortCut(Warp& warp, const Instruction& i) {
-  SetPredicate(warp, static_cast<int>(i.Bits(81, 3)), 0);
+  const uint32_t* const a = warp.registers[i.a.index];
+  const uint32_t value = a[First(warp.active)];
+  SetUniform(warp, i.destination, value);
+  SetPredicate(warp, static_cast<int>(i.Bits(81, 3)),
+               MaskOf([&](int lane) { return a[lane] != value; }));
 }
 
 void ReduceWarp(Warp& warp, const Instruction& i) {

@@ -65,6 +65,7 @@ using Handler = void (*)(Warp& warp, const Instruction& instruction);
 enum class Flow : uint8_t {
   kPlain,
   kBranch,
+  kDivergence,  // BRA.DIV, BRA.CONV
   kIndirectBranch,
   kUniformIndirectBranch,
   kCall,

@@ -17,7 +17,8 @@ namespace phantora::sass {
   SELECTOR(SelectMultiplyAddWide) SELECTOR(SelectLoadEffectiveAddress)                           \
   HANDLER(Select) HANDLER(MinMaxInteger) HANDLER(MinMax3) HANDLER(AddIntegers)                   \
   HANDLER(AddMinMax) HANDLER(AbsoluteInteger) HANDLER(PermuteBytes) HANDLER(SignExtend)          \
-  HANDLER(BitMask) HANDLER(DotProduct4) HANDLER(MultiplyAddHigh) HANDLER(FindLeadingOne)         \
+  HANDLER(BitMask) HANDLER(DotProduct4) HANDLER(DotProduct2) HANDLER(AbsoluteDifference)\
+  HANDLER(AbsoluteDifference4) HANDLER(PackSaturated) HANDLER(MultiplyAddHigh) HANDLER(FindLeadingOne)         \
   HANDLER(ReverseBits) HANDLER(CountBits) HANDLER(PredicatesToRegister)                          \
   HANDLER(RegisterToPredicates) HANDLER(LogicPredicates)                                         \
   /* execute_uniform.cc */                                                                       \
@@ -49,7 +50,7 @@ namespace phantora::sass {
   HANDLER(SwapGeneric) HANDLER(AtomicShared) HANDLER(CountShared) HANDLER(SwapShared)                                 \
   /* execute_warp.cc */                                                                          \
   SELECTOR(SelectReadSpecial) SELECTOR(SelectReadSpecial64) SELECTOR(SelectReadSpecialUniform)   \
-  HANDLER(Vote) HANDLER(VoteUniform) HANDLER(Shuffle) HANDLER(Match) HANDLER(RegisterToUniform) HANDLER(NoShortCut)  \
+  HANDLER(Vote) HANDLER(VoteUniform) HANDLER(Shuffle) HANDLER(Match) HANDLER(RegisterToUniform)  \
   HANDLER(ReduceWarp) HANDLER(ReadConvergence) HANDLER(WriteConvergence)                         \
   HANDLER(ReadBarrierResult) HANDLER(LoadProgramCounter)                                         \
   /* execute_tensor.cc */                                                                        \

@@ -74,7 +74,7 @@ class Runner {
       warp_.active = warp_.running & (i.guard_inverted ? ~guard : guard);
       ++done;
       threads += static_cast<uint64_t>(__builtin_popcount(warp_.active));
-      if (warp_.active == 0) {
+      if (warp_.active == 0 && i.flow != Flow::kDivergence) {
         ++warp_.pc;
         continue;
       }
@@ -93,6 +93,16 @@ class Runner {
   void Push(uint32_t pc, uint32_t threads) {
     if (threads != 0) warp_.paths.push_back({.pc = pc, .threads = threads});
   }
+  // Running threads for which `is` does not hold come to this instruction once more.
+  template <typename Is>
+  void KeepAlike(Is is) {
+    uint32_t alike = 0;
+    for (uint32_t rest = warp_.running; rest != 0; rest &= rest - 1) {
+      if (is(First(rest))) alike |= Bit(First(rest));
+    }
+    Push(warp_.pc, warp_.running & ~alike);
+    warp_.running = alike;
+  }
   // Those whom the guard leaves out go on by themselves.
   void LeaveOthers() {
     Push(warp_.pc + 1, warp_.running & ~warp_.active);
@@ -102,6 +112,14 @@ class Runner {
   void Step(const Instruction& i) {
     switch (i.flow) {
       case Flow::kBranch: Branch(i); return;
+      case Flow::kDivergence: {
+        // Whether the threads that execute it are those that a register names. All go the same way.
+        const uint32_t named =
+            i.a.negate ? ~warp_.uniform[i.a.index] : warp_.uniform[i.a.index];
+        const bool wants_equal = i.Bits(32, 2) == 3;
+        warp_.pc = (warp_.active == named) == wants_equal ? i.target : warp_.pc + 1;
+        return;
+      }
       case Flow::kCall:
         LeaveOthers();
         warp_.pc = i.target;
@@ -154,14 +172,7 @@ class Runner {
   }
 
   void Branch(const Instruction& i) {
-    uint32_t taken;
-    const uint32_t kind = i.Bits(32, 2);
-    if (kind >= 2) {  // .DIV, .CONV: whether the warp is together
-      const uint32_t whole = i.a.negate ? ~warp_.uniform[i.a.index] : warp_.uniform[i.a.index];
-      taken = (warp_.running == whole) == (kind == 3) ? warp_.active : 0;
-    } else {
-      taken = warp_.active & PredicateAt(warp_, i, 87, 90);
-    }
+    const uint32_t taken = warp_.active & PredicateAt(warp_, i, 87, 90);
     if (taken == 0) {
       ++warp_.pc;
     } else if (taken == warp_.running) {
@@ -203,15 +214,8 @@ class Runner {
     LeaveOthers();
     const uint32_t* const low = warp_.registers[i.a.index];
     const uint32_t* const high = warp_.registers[i.a.index + 1];
-    uint32_t left = warp_.running;
-    const int lane = First(left);
-    uint32_t together = 0;
-    for (uint32_t rest = left; rest != 0; rest &= rest - 1) {
-      const int other = First(rest);
-      if (low[other] == low[lane] && high[other] == high[lane]) together |= Bit(other);
-    }
-    Push(warp_.pc, left & ~together);
-    warp_.running = together;
+    const int lane = First(warp_.running);
+    KeepAlike([&](int other) { return low[other] == low[lane] && high[other] == high[lane]; });
     return low[lane] | uint64_t{high[lane]} << 32;
   }
 
@@ -235,12 +239,7 @@ class Runner {
     const auto barrier = static_cast<uint8_t>(i.Bits(16, 4));
     const uint32_t* const row = warp_.convergence[barrier];
     const uint32_t wanted = row[First(warp_.running)];
-    uint32_t alike = 0;
-    for (uint32_t rest = warp_.running; rest != 0; rest &= rest - 1) {
-      if (row[First(rest)] == wanted) alike |= Bit(First(rest));
-    }
-    Push(warp_.pc, warp_.running & ~alike);
-    warp_.running = alike;
+    KeepAlike([&](int lane) { return row[lane] == wanted; });
     if ((wanted & ~warp_.exited & ~warp_.running) == 0) {
       ++warp_.pc;
       return;
@@ -252,8 +251,11 @@ class Runner {
     LeaveOthers();
     uint32_t wanted = kAllLanes;
     if (i.word.form() == 1) {
+      // Threads may name different masks at one place; each waits for its own.
       const Source& mask = i.b.kind == Source::Kind::kRegister ? i.b : i.a;
-      wanted = warp_.registers[mask.index][First(warp_.running)];
+      const uint32_t* const row = warp_.registers[mask.index];
+      wanted = row[First(warp_.running)];
+      KeepAlike([&](int lane) { return row[lane] == wanted; });
     } else if (i.Bits(32, 32) != 0) {
       wanted = i.Bits(32, 32);
     }
@@ -291,8 +293,8 @@ class Runner {
     }
   }
   static bool WaitsWith(const Path& path, const Path& other) {
-    if (other.state != path.state || other.barrier != path.barrier) return false;
-    return path.state == State::kWarpSync || other.wanted == path.wanted;
+    return other.state == path.state && other.barrier == path.barrier &&
+           other.wanted == path.wanted;
   }
   bool IsComplete(const Path& path) const {
     uint32_t here = 0;

@@ -8,7 +8,7 @@
 namespace phantora {
 namespace {
 
-constexpr uint32_t kMostCode = 4 << 20;
+constexpr uint32_t kMostCode = 4 << 20, kMostUnknownCode = 64 << 10;
 constexpr size_t kMostShapes = 1 << 16;
 constexpr size_t kMostRefusals = 1 << 12;
 
@@ -36,8 +36,7 @@ Progress KernelExecution::Run(ExecutionContext& context, const Launch& wanted) {
   process.credit += budget_.per_launch_on_average;
   context.budget -= kLaunchCost;
 
-  code_.resize(std::min(wanted.code_bytes, kMostCode));
-  if (code_.empty() || context.memory().Read(qmd.program, code_.data(), code_.size())) {
+  if (!ReadCode(context, wanted)) {
     Refuse(process, title, "its code cannot be read");
     return Progress::kDone;
   }
@@ -56,6 +55,7 @@ Progress KernelExecution::Run(ExecutionContext& context, const Launch& wanted) {
                          .registers = static_cast<int>(qmd.registers),
                          .shared_bytes = qmd.shared_bytes,
                          .code_address = qmd.program,
+                         .began = static_cast<uint64_t>(context.time.ShownNanoseconds()),
                          .shared_window = wanted.shared_window,
                          .local_window = wanted.local_window,
                          .constants = {}};
@@ -79,6 +79,19 @@ Progress KernelExecution::Run(ExecutionContext& context, const Launch& wanted) {
   }
   if (limited) process.credit -= std::min(process.credit, outcome.thread_instructions);
   return Finish(context, wanted, process, *program, outcome);
+}
+
+bool KernelExecution::ReadCode(ExecutionContext& context, const Launch& launch) {
+  const uint64_t program = launch.qmd.program;
+  uint64_t bytes = std::min(launch.code_bytes, kMostCode);
+  if (bytes == 0) {
+    // What follows its end is decoded in vain, as far as something is there.
+    const auto range = context.memory().RangeAround(program);
+    if (!range) return false;
+    bytes = std::min<uint64_t>(range->first + range->second - program, kMostUnknownCode);
+  }
+  code_.resize(bytes);
+  return !context.memory().Read(program, code_.data(), code_.size());
 }
 
 Progress KernelExecution::Finish(ExecutionContext& context, const Launch& launch, Process& process,

@@ -45,7 +45,7 @@ class KernelExecution {
     const Qmd& qmd;
     // Where generic addresses of shared and local memory begin.
     uint64_t shared_window, local_window;
-    uint32_t code_bytes;  // at the program's address
+    uint32_t code_bytes;  // at the program's address; 0: nobody knows
     const std::string& title;
   };
   // kDone: executed or skipped; kFault: it did what ends a context.
@@ -85,6 +85,8 @@ class KernelExecution {
 
   Progress Finish(ExecutionContext& context, const Launch& launch, Process& process,
                   const sass::Program& program, const sass::Outcome& outcome);
+  // The launch's code, in code_. False if it cannot be read.
+  bool ReadCode(ExecutionContext& context, const Launch& launch);
   void Skip(Process& process, uint64_t& counter, const std::string& title, const std::string& why);
   void Refuse(Process& process, const std::string& title, std::string why);
 

@@ -88,7 +88,7 @@ Progress QmdQueue::StartKernel(ExecutionContext& context, uint64_t address, Runn
 
 Progress QmdQueue::Execute(ExecutionContext& context, const Running& running) {
   const KnownKernel& known = *running.known;
-  if (context.services.execution != nullptr && known.code_bytes > 0) {
+  if (context.services.execution != nullptr) {
     return context.services.execution->Run(context, {.qmd = running.qmd,
                                                      .shared_window = windows_.shared,
                                                      .local_window = windows_.local,

@@ -92,9 +92,15 @@ class Search {
         found_(found),
         chunk_(kChunk) {}
 
+  // A part of a mapping, which may end beyond it, as may an image that begins in the part.
+  struct Part {
+    uint64_t begin, end, mapping_end;
+  };
+
   // Whether to go on: not if it has been found, or takes too long.
-  bool Through(uint64_t begin, uint64_t end) {
-    for (uint64_t at = begin; at < end;) {
+  bool Through(const Part& part) {
+    const uint64_t end = part.end;
+    for (uint64_t at = part.begin; at < end;) {
       if (IsOver()) return false;
       const uint64_t bytes = std::min(kChunk, end - at);
       uint64_t next = at + bytes;
@@ -103,12 +109,13 @@ class Search {
         for (uint64_t offset = 0; offset + 8 <= bytes; offset += 8) {
           if (memcmp(chunk_.data() + offset, ELFMAG, SELFMAG) != 0) continue;
           if (IsOver()) return false;  // memory full of headers means much to read
-          const auto image = ReadImage(memory_, at + offset, end - at - offset);
+          const auto image = ReadImage(memory_, at + offset, part.mapping_end - at - offset);
           std::vector<CubinKernel> kernels;
           if (image.empty() || !ReadCubin(image, kernels)) continue;
           last_image_ = at + offset;
           if (!kernels.empty() && found_(std::move(kernels), image)) return false;
           next = std::max(next, (at + offset + image.size()) & ~uint64_t{7});
+          // Beyond the chunk if the image is.
           offset += (image.size() & ~uint64_t{7}) - 8;
         }
       }
@@ -148,7 +155,7 @@ class Search {
 }  // namespace
 
 void ProcessImages::Search(const Found& found) {
-  std::vector<std::pair<uint64_t, uint64_t>> fresh, next, heap, others;
+  std::vector<phantora::Search::Part> fresh, next, heap, others;
   std::set<std::pair<uint64_t, uint64_t>> all;
   for (const Mapping& mapping : Mappings(process_)) {
     const bool is_anonymous =
@@ -158,10 +165,14 @@ void ProcessImages::Search(const Found& found) {
     const std::pair range(mapping.begin, mapping.end);
     all.insert(range);
     if (mapping.begin <= last_found_ && last_found_ < mapping.end) {
-      next.emplace_back(last_found_ & ~uint64_t{7}, mapping.end);
-      others.emplace_back(mapping.begin, last_found_ & ~uint64_t{7});
+      const uint64_t from = last_found_ & ~uint64_t{7};
+      next.push_back({from, mapping.end, mapping.end});
+      others.push_back({mapping.begin, from, mapping.end});
     } else {
-      (mapping.name == "[heap]" ? heap : known_.contains(range) ? others : fresh).push_back(range);
+      (mapping.name == "[heap]"      ? heap
+       : known_.contains(range) ? others
+                                : fresh)
+          .push_back({mapping.begin, mapping.end, mapping.end});
     }
   }
   known_ = std::move(all);
@@ -169,8 +180,8 @@ void ProcessImages::Search(const Found& found) {
   // At first everything is fresh: the heap is where images usually are.
   if (last_found_ == 0) std::swap(fresh, heap);
   for (const auto& ranges : {fresh, next, heap, others}) {
-    for (const auto& [begin, end] : ranges) {
-      const bool go_on = search.Through(begin, end);
+    for (const auto& part : ranges) {
+      const bool go_on = search.Through(part);
       if (search.last_image() != 0) last_found_ = search.last_image();
       if (!go_on) return;
     }

@@ -28,6 +28,7 @@ std::vector<EncodingRow> ControlRows() {
       // Also to functions of the driver: assertions, printf.
       {0x143, "1", "CALL.ABS", "86=,.NOINC", "r24*2 =87+4:7", nullptr, kI, Flow::kAbsoluteCall},
       {0x143, "4", "CALL.ABS", "86=,.NOINC", "?24+8 ?32+50 =87+4:7", nullptr, kI, Flow::kAbsoluteCall},
+      {0x144, "1", "CALL.REL", "86=,.NOINC", "r24*2 t =87+4:7", nullptr, kI, Flow::kIndirectBranch},
       {0x144, "4", "CALL.REL", "86=,.NOINC", "t =87+4:7", nullptr, kI, Flow::kCall},
       {0x145, "4", "BSSY", "", "B16 t =87+4:7", nullptr, kI, Flow::kSetConvergence},
       {0x146, "4", "YIELD", "", "=87+4:7", nullptr, kI, Flow::kYield},

@@ -64,8 +64,9 @@ std::vector<EncodingRow> FloatRows() {
       {0x034, "237", "HSETP2", kCompareHalves, "P81 P84 a-|h c-|h p87/90", Always<&CompareHalves>,
        kH},
       {0x038, "16", "I2I", "76+2=.U8,.S8,.U16,.S16 '.S32.SAT", "d b", Always<&SaturateInteger>},
-      // On another pipe, and of packed halves only.
-      {0x035, "124", "HFMA2.MMA", "", "d a- b c", Always<&FusedMultiplyAddHalvesPlain>, kH},
+      // On another pipe.
+      {0x035, "1234567", "HFMA2.MMA", "80=.FTZ 79=.RELU 77=.SAT", "d a-| b-| c-|",
+       Always<&FusedMultiplyAddHalvesPlain>, kH},
       {0x03e, "1456", "F2FP", "75=.RELU 76=,.BF16 '.PACK_AB 79+2=,.RM,.RP,.RZ", "d a-| b-|",
        Always<&PackFloats>, kF, Flow::kPlain, 80, 86},
       {0x03e, "1456", "F2FP", "75=.RELU 76=.F16.F32,.BF16.F32 '.PACK_AB 79+2=,.RM,.RP,.RZ", "d a-| b-|",

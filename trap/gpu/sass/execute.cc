@@ -117,7 +117,8 @@ Outcome Executor::Run(const Launch& launch, const Program& program, AddressSpace
                        .shared_window = launch.shared_window != 0 ? launch.shared_window : kSharedWindow,
                        .local_window = launch.local_window != 0 ? launch.local_window : kLocalWindow,
                        .memory = &memory,
-                       .code_address = launch.code_address};
+                       .code_address = launch.code_address,
+                       .began = launch.began};
   if (state.architecture >= 90) state.shared_bytes += kReservedShared;
   const uint64_t threads = launch.block.count(), blocks = launch.grid.count();
   if (threads == 0 || threads > kMostThreads || state.shared_bytes > kMostShared ||
@@ -154,13 +155,15 @@ Outcome Executor::Run(const Launch& launch, const Program& program, AddressSpace
       running.pop_front();
     }
     const WarpState now = running.back()->Run(program, kTurnOfBlock, outcome.stop);
-    outcome.thread_instructions = state.thread_instructions;
+    // An instruction counts also where all threads of the warp are guarded out.
+    const uint64_t done = std::max(state.thread_instructions, state.clock);
+    outcome.thread_instructions = done;
     if (now == WarpState::kStopped) break;
     if (now == WarpState::kExited) {
       give_back(std::move(running.back()));
       running.pop_back();
       if (++finished == 1) {
-        outcome.predicted = state.thread_instructions * blocks;
+        outcome.predicted = done * blocks;
         if (outcome.predicted > most) {
           outcome.stop = {.reason = Stop::Reason::kTooLong};
           break;
@@ -168,8 +171,8 @@ Outcome Executor::Run(const Launch& launch, const Program& program, AddressSpace
         limit = std::max(most, outcome.predicted * kMostBeyondPrediction);
       }
     }
-    if (state.thread_instructions > limit) {
-      outcome.predicted = std::max(outcome.predicted, state.thread_instructions);
+    if (done > limit) {
+      outcome.predicted = std::max(outcome.predicted, done);
       outcome.stop = {.reason = Stop::Reason::kTooLong};
       break;
     }

@@ -18,6 +18,7 @@ struct Launch {
   int registers = kNoRegister;
   uint32_t shared_bytes = 0;
   uint64_t code_address = 0;
+  uint64_t began = 0;  // ns, what the GPU's timer says
   // Generic addresses of shared and local memory; 0 for those that GPUs have had.
   uint64_t shared_window = 0, local_window = 0;
   // By number; missing ones are zeros, as is what lies beyond their ends.

@@ -26,10 +26,10 @@ uint32_t Special(const Warp& warp, int number, int lane) {
     case kGreaterMask: return ~(Bit(lane) | (Bit(lane) - 1));
     case kGreaterEqualMask: return ~(Bit(lane) - 1);
     // Time passes by instructions, so that it repeats.
-    case kClockLow:
-    case kGlobalTimerLow: return static_cast<uint32_t>(launch.clock);
-    case kClockHigh:
-    case kGlobalTimerHigh: return static_cast<uint32_t>(launch.clock >> 32);
+    case kClockLow: return static_cast<uint32_t>(launch.clock);
+    case kClockHigh: return static_cast<uint32_t>(launch.clock >> 32);
+    case kGlobalTimerLow: return static_cast<uint32_t>(launch.began + launch.clock);
+    case kGlobalTimerHigh: return static_cast<uint32_t>((launch.began + launch.clock) >> 32);
     default: return 0;
   }
 }

@@ -80,6 +80,7 @@ enum class Flow : uint8_t {
   kCollective,       // WARPSYNC.COLLECTIVE: a call once the warp is together
   kBarrier,
   kYield,
+  kReadsClock,  // or another special register: done as kPlain, once the launch's clock is up to date
   kTrap,
 };
 

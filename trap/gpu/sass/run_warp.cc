@@ -13,6 +13,8 @@ using State = Warp::Path::State;
 // Threads that wait for others of their warp, which may spin for them: after so many instructions it is
 // another path's turn.
 constexpr uint64_t kTurn = 4096;
+// Of threads that wait for others of their warp in a loop, before others need not wait for them.
+constexpr uint32_t kMostYields = 1024;
 
 class Runner {
  public:
@@ -29,6 +31,7 @@ class Runner {
       const uint64_t turn = warp_.paths.empty() ? left : std::min(left, kTurn);
       const uint64_t done = RunPath(turn, threads);
       left -= std::min(left, done);
+      clock_ += done;
       if (warp_.failed()) {
         result = WarpState::kStopped;
         break;
@@ -39,7 +42,7 @@ class Runner {
       }
       if (left == 0) break;
     }
-    warp_.launch->clock += most - left;
+    warp_.launch->clock = clock_;
     warp_.launch->thread_instructions += threads;
     return result;
   }
@@ -84,6 +87,7 @@ class Runner {
         ++warp_.pc;
         continue;
       }
+      warp_.launch->clock = clock_ + done;
       Step(i);
       if (warp_.running == 0 || warp_.failed()) return done;
     }
@@ -112,6 +116,10 @@ class Runner {
   void Step(const Instruction& i) {
     switch (i.flow) {
       case Flow::kBranch: Branch(i); return;
+      case Flow::kReadsClock:
+        i.handler(warp_, i);
+        ++warp_.pc;
+        return;
       case Flow::kDivergence: {
         // Whether the threads that execute it are those that a register names. All go the same way.
         const uint32_t named =
@@ -143,13 +151,7 @@ class Runner {
       case Flow::kConverge: Converge(i); return;
       case Flow::kBreak: {
         const uint32_t leaving = warp_.active & PredicateAt(warp_, i, 87, 90);
-        uint32_t* const row = warp_.convergence[i.Bits(16, 4)];
-        for (int lane = 0; lane < kLanes; ++lane) row[lane] &= ~leaving;
-        for (Path& path : warp_.paths) {
-          if (path.state == State::kConverging && path.barrier == i.Bits(16, 4)) {
-            path.wanted &= ~leaving;
-          }
-        }
+        LeaveConvergence(static_cast<uint8_t>(i.Bits(16, 4)), leaving);
         ++warp_.pc;
         Release();
         return;
@@ -158,10 +160,7 @@ class Runner {
       case Flow::kBarrier: Barrier(i); return;
       case Flow::kYield:
         ++warp_.pc;
-        if (!warp_.paths.empty()) {
-          warp_.paths.insert(warp_.paths.begin(), {.pc = warp_.pc, .threads = warp_.running});
-          warp_.running = 0;
-        }
+        Yield();
         return;
       case Flow::kAbsoluteCall:
       case Flow::kAbsoluteReturn: AbsoluteBranch(i); return;
@@ -266,6 +265,33 @@ class Runner {
     Wait(State::kWarpSync, 0, wanted);
   }
 
+  // Others of the warp come first. Threads that only wait to converge with threads that yield again
+  // and again are not kept: the latter may wait for what the former do next, as with a lock.
+  void Yield() {
+    if (warp_.paths.empty()) return;
+    const bool any_ready = std::any_of(warp_.paths.begin(), warp_.paths.end(), [](const Path& path) {
+      return path.state == State::kReady;
+    });
+    if (any_ready) {
+      warp_.yields = 0;
+    } else if (++warp_.yields == kMostYields) {
+      warp_.yields = 0;
+      for (Path& path : warp_.paths) {
+        if (path.state != State::kConverging) continue;
+        LeaveConvergence(path.barrier, path.threads);
+        path = {.pc = path.pc + 1, .threads = path.threads};
+      }
+    }
+    warp_.paths.insert(warp_.paths.begin(), {.pc = warp_.pc, .threads = warp_.running});
+    warp_.running = 0;
+  }
+  void LeaveConvergence(uint8_t barrier, uint32_t leaving) {
+    for (uint32_t& wanted : warp_.convergence[barrier]) wanted &= ~leaving;
+    for (Path& path : warp_.paths) {
+      if (path.state == State::kConverging && path.barrier == barrier) path.wanted &= ~leaving;
+    }
+  }
+
   // Paths whose threads are all there go on together, from each place where some are.
   void Release() {
     for (size_t at = 0; at < warp_.paths.size();) {
@@ -318,6 +344,16 @@ class Runner {
     const uint32_t kind = i.Bits(77, 2);
     barrier.arrived += count;
     barrier.expected = expected;
+    if (expected != 0) {
+      // A warp counts whole, also for threads that it lacks, once all that it has are there.
+      uint32_t here = warp_.running | warp_.exited;
+      for (const Path& path : warp_.paths) {
+        if (path.state == State::kBarrier && path.barrier == number) here |= path.threads;
+      }
+      if (here == kAllLanes) {
+        barrier.arrived += static_cast<uint32_t>(__builtin_popcount(warp_.exited));
+      }
+    }
     if (kind == 1) {  // .ARV
       ++warp_.pc;
       return;
@@ -335,6 +371,7 @@ class Runner {
 
   Warp& warp_;
   const Program& program_;
+  uint64_t clock_ = warp_.launch->clock;  // without the path at hand
 };
 
 }  // namespace

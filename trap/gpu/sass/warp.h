@@ -58,6 +58,7 @@ struct LaunchState {
   LaunchMemory* memory = nullptr;
   uint64_t code_address = 0;      // of the first instruction
   uint64_t clock = 0;             // warp instructions so far
+  uint64_t began = 0;             // ns, what the GPU's timer said
   uint64_t thread_instructions = 0;
 };
 inline constexpr uint32_t kWindowBytes = 1 << 24;
@@ -112,6 +113,7 @@ class Warp {
   BlockState* block = nullptr;
   uint32_t first_thread = 0;  // of lane 0, in the block
   uint32_t warp_index = 0;
+  uint32_t yields = 0;        // in a row, while all others wait
   uint32_t barrier_count = 0;  // results of BAR.RED, for B2R.RESULT
   bool barrier_result = false;
   Stop stop;

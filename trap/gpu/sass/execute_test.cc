@@ -1,0 +1,178 @@
+#include "trap/gpu/sass/execute.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <vector>
+
+#include "trap/gpu/sass/programs_for_test.h"
+#include "trap/gpu/sass/special_registers.h"
+#include "uvm_model/device_memory.h"
+
+namespace phantora::sass {
+namespace {
+
+constexpr uint64_t kAt = 0x7f1000000000, kBytes = 1 << 20;
+constexpr uint32_t kParameters = 0x160;
+constexpr int kLess = 1, kEqual = 2;
+
+class ExecuteTest : public testing::Test {
+ protected:
+  ExecuteTest() : pages_(std::make_shared<PageStore>(64 << 20)) {
+    space_.Map(kAt, kBytes, std::make_shared<DeviceMemory>(pages_, kBytes), 0);
+    std::memcpy(&bank_[kParameters], &kAt, sizeof kAt);
+    launch_ = {.grid = {1, 1, 1}, .block = {32, 1, 1}, .cluster = {}, .constants = {}};
+    launch_.constants[0] = bank_;
+  }
+
+  Outcome Run(const std::vector<Word>& words, uint64_t most = 1'000'000) {
+    const auto code = CodeOf(words);
+    program_ = std::make_shared<const Program>(code, 80);
+    for (uint32_t i = 0; i < program_->size(); ++i) {
+      EXPECT_TRUE(program_->IsUnderstood(i)) << i << ": " << program_->Refusal(i);
+    }
+    return executor_.Run(launch_, *program_, space_, most);
+  }
+  uint32_t At(uint64_t index) {
+    uint32_t value = 0;
+    EXPECT_FALSE(space_.Read(kAt + 4 * index, &value, 4));
+    return value;
+  }
+  // R4 and R5: the address of the thread's word, by its number in R0.
+  static std::vector<Word> WithAddress() {
+    return {ReadSpecialRegister(0, kThreadX), MoveConstant(2, kParameters),
+            MoveConstant(3, kParameters + 4), MultiplyAddWideImmediate(4, 0, 4, 2)};
+  }
+  static std::vector<Word> Joined(std::vector<Word> a, const std::vector<Word>& b) {
+    a.insert(a.end(), b.begin(), b.end());
+    return a;
+  }
+
+  std::shared_ptr<PageStore> pages_;
+  AddressSpace space_;
+  std::vector<uint8_t> bank_ = std::vector<uint8_t>(0x200);
+  Launch launch_;
+  Executor executor_;
+  std::shared_ptr<const Program> program_;
+};
+
+TEST_F(ExecuteTest, EachThreadWritesItsNumber) {
+  const Outcome outcome =
+      Run(Joined(WithAddress(), {MultiplyAddImmediate(6, 0, 3, 255), StoreWord(4, 6), Exit()}));
+  ASSERT_TRUE(outcome.done()) << Describe(outcome, *program_);
+  for (uint32_t i = 0; i < 32; ++i) EXPECT_EQ(At(i), 3 * i);
+  EXPECT_EQ(outcome.thread_instructions, 32u * 7);
+}
+
+TEST_F(ExecuteTest, ThreadsThatWentDifferentWaysComeTogether) {
+  // if (thread < 10) a = 1; else a = 2; and who is here, within and after that.
+  const Outcome outcome = Run(Joined(
+      WithAddress(), {SetConvergence(0, 6), CompareImmediate(0, kLess, 0, 10),
+                      Guarded(BranchBy(2), 0),        // to "then"
+                      WhoIsHere(7), BranchBy(2),      // else
+                      WhoIsHere(7), BranchBy(0),      // then
+                      Converge(0), WhoIsHere(8), StoreWord(4, 7), Exit()}));
+  ASSERT_TRUE(outcome.done()) << Describe(outcome, *program_);
+  EXPECT_EQ(At(0), 0x3ffu);
+  EXPECT_EQ(At(31), ~0x3ffu);
+}
+
+TEST_F(ExecuteTest, LoopsRunAsOftenAsEachThreadWants) {
+  // R6 counts to the thread's number.
+  const Outcome outcome =
+      Run(Joined(WithAddress(), {MoveImmediate(6, 0), MoveImmediate(7, 0), SetConvergence(1, 5),
+                                 MultiplyAddImmediate(8, 6, ~0u, 0),  // number - count
+                                 CompareImmediate(1, kEqual, 8, 0),
+                                 Guarded(MultiplyAddImmediate(6, 6, 1, 255), 9),
+                                 Guarded({0x0000000106067810, 0x07ffe0ff}, 9),  // IADD3 R6, R6, 1, RZ
+                                 Guarded(BranchBy(-5), 9), Converge(1), WhoIsHere(7),
+                                 StoreWord(4, 6), Exit()}));
+  ASSERT_TRUE(outcome.done()) << Describe(outcome, *program_);
+  for (uint32_t i = 0; i < 32; ++i) EXPECT_EQ(At(i), i);
+}
+
+TEST_F(ExecuteTest, AFaultLeavesNothingBehind) {
+  // All write, then the last thread goes where nothing is mapped.
+  const Outcome outcome =
+      Run(Joined(WithAddress(), {StoreWord(4, 0), CompareImmediate(0, kEqual, 0, 31),
+                                 Guarded(MoveImmediate(5, 0x1234), 0), StoreWord(4, 0), Exit()}));
+  EXPECT_EQ(outcome.stop.reason, Stop::Reason::kUnmapped);
+  EXPECT_EQ(outcome.stop.address >> 32, 0x1234u);
+  for (uint32_t i = 0; i < 32; ++i) EXPECT_EQ(At(i), 0u);
+}
+
+TEST_F(ExecuteTest, MisalignedAccessesFail) {
+  const Outcome outcome = Run(
+      Joined(WithAddress(), {MultiplyAddImmediate(4, 4, 1, 0), StoreWord(4, 0), Exit()}));
+  EXPECT_EQ(outcome.stop.reason, Stop::Reason::kMisaligned);
+}
+
+TEST_F(ExecuteTest, WhatTakesTooLongIsKnownAfterTheFirstBlock) {
+  launch_.grid = {1000, 1, 1};
+  const auto words = Joined(WithAddress(), {StoreWord(4, 0), Exit()});
+  const Outcome outcome = Run(words, 100'000);
+  EXPECT_EQ(outcome.stop.reason, Stop::Reason::kTooLong);
+  EXPECT_EQ(outcome.predicted, 1000u * 32 * 6);
+  EXPECT_EQ(outcome.thread_instructions, 32u * 6);
+  EXPECT_EQ(At(1), 0u);
+  EXPECT_TRUE(Run(words, 1000u * 32 * 6).done());
+  EXPECT_EQ(At(1), 1u);
+}
+
+TEST_F(ExecuteTest, WhatNeverEndsIsGivenUp) {
+  const Outcome outcome = Run({BranchBy(-1)}, 100'000);
+  EXPECT_EQ(outcome.stop.reason, Stop::Reason::kTooLong);
+}
+
+TEST_F(ExecuteTest, JumpsOutOfTheCodeFail) {
+  EXPECT_EQ(Run({BranchBy(100)}).stop.reason, Stop::Reason::kBadTarget);
+  EXPECT_EQ(Run({BranchBy(-100)}).stop.reason, Stop::Reason::kBadTarget);
+  EXPECT_EQ(Run({MoveImmediate(0, 0)}).stop.reason, Stop::Reason::kBadTarget);
+}
+
+TEST_F(ExecuteTest, AnUnknownWordRefusesALaunchThatComesToIt) {
+  const auto code = CodeOf({Guarded(BranchBy(1), 0), Exit(), {0x0000000000007fff, 0}});
+  const Program program(code, 80);
+  EXPECT_TRUE(executor_.Run(launch_, program, space_, 1000).done());  // P0 does not hold
+  const auto reached = CodeOf({{0x0000000000007fff, 0}});
+  const Program refused(reached, 80);
+  const Outcome outcome = executor_.Run(launch_, refused, space_, 1000);
+  EXPECT_EQ(outcome.stop.reason, Stop::Reason::kRefused);
+  EXPECT_NE(Describe(outcome, refused).find("fff"), std::string::npos);
+}
+
+TEST_F(ExecuteTest, PartsOfWarpsAndManyBlocks) {
+  launch_.grid = {3, 1, 1};
+  launch_.block = {40, 1, 1};
+  // word[block * 40 + thread] = block
+  const Outcome outcome = Run({ReadSpecialRegister(0, kThreadX), ReadSpecialRegister(1, kBlockX),
+                               MultiplyAddImmediate(6, 1, 40, 0), MoveConstant(2, kParameters),
+                               MoveConstant(3, kParameters + 4), MultiplyAddWideImmediate(4, 6, 4, 2),
+                               StoreWord(4, 1), Exit()});
+  ASSERT_TRUE(outcome.done()) << Describe(outcome, *program_);
+  for (uint32_t i = 0; i < 120; ++i) EXPECT_EQ(At(i), i / 40);
+  EXPECT_EQ(At(120), 0u);
+}
+
+TEST_F(ExecuteTest, ReadsSeeWhatTheLaunchHasWritten) {
+  const Outcome outcome =
+      Run(Joined(WithAddress(), {StoreWord(4, 0), LoadWord(7, 4), MultiplyAddImmediate(7, 7, 2, 255),
+                                 StoreWord(4, 7), Exit()}));
+  ASSERT_TRUE(outcome.done()) << Describe(outcome, *program_);
+  EXPECT_EQ(At(31), 62u);
+}
+
+TEST_F(ExecuteTest, ShapesThatNoGpuHasAreRefused) {
+  launch_.block = {2000, 1, 1};
+  EXPECT_EQ(Run({Exit()}).stop.reason, Stop::Reason::kRefused);
+  launch_.block = {0, 1, 1};
+  EXPECT_EQ(Run({Exit()}).stop.reason, Stop::Reason::kRefused);
+}
+
+TEST_F(ExecuteTest, ZerosThatAreWrittenTakeNoMemory) {
+  ASSERT_TRUE(Run(Joined(WithAddress(), {StoreWord(4, 255), Exit()})).done());
+  EXPECT_EQ(pages_->used(), 0u);
+}
+
+}  // namespace
+}  // namespace phantora::sass

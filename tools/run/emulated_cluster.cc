@@ -146,7 +146,10 @@ EmulatedCluster::EmulatedCluster(const Options& options, Parts parts)
     if (const auto& most = options.session->execute;
         most.value_or(1) > 0 && KernelExecution::IsPossible()) {
       KernelExecution::Budget budget = KernelExecution::kUnlimited;
-      if (most) budget = {.per_launch = static_cast<uint64_t>(*most)};
+      if (most) {
+        budget = {.per_launch = static_cast<uint64_t>(*most)};
+        budget.ShareBy(options.plan->hosts() * options.plan->gpus_per_host());
+      }
       execution_ = std::make_unique<KernelExecution>(options.plan->profile.sm_architecture(), budget);
       services_.execution = execution_.get();
     }

@@ -299,7 +299,7 @@ void Parser::AddNccl() {
             }
           },
           "bytes of the largest NCCL reduction whose result is computed; of larger ones it is "
-          "what rank 0 contributed. 'full' computes all")
+          "what rank 0 contributed. 'full' computes all; so does --execute all")
       ->check(CheckBytes)
       ->type_name("BYTES|full")
       ->default_str(absl::StrCat(options_.largest_reduction))
@@ -312,7 +312,7 @@ void Parser::AddExecution() {
           [this](const std::string& given) {
             int64_t most = kSmallExecution;
             if (given == "off") most = 0;
-            (void)absl::SimpleAtoi(given, &most);  // as checked
+            if (int64_t number; absl::SimpleAtoi(given, &number)) most = number;
             options_.execute = most;
             if (given == "all") options_.execute.reset();
           },
@@ -430,6 +430,10 @@ RunRequest Parser::Checked(bool separated) {
   const auto& command = options_.command;
   if (!separated && !command.empty() && command[0].size() > 1 && command[0][0] == '-') {
     return Refused(absl::StrCat("unknown option ", command[0], "; see --help"));
+  }
+  if (!options_.execute && app_.get_option("--nccl-reduce")->count() == 0) {
+    // Who wants all results wants sums of them too.
+    options_.largest_reduction = std::numeric_limits<int64_t>::max();
   }
   const bool doctor = !separated && command.size() == 1 && command[0] == "doctor";
   if (doctor && AnyOption()) {

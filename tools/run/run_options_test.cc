@@ -271,6 +271,8 @@ TEST(RunOptionsTest, WhatIsExecutedIsAWordOrANumber) {
   EXPECT_EQ(Accepted("--execute small").execute, 50'000'000);
   EXPECT_EQ(Accepted("--execute 1000").execute, 1000);
   EXPECT_EQ(Accepted("--execute all").execute, std::nullopt);
+  EXPECT_EQ(Accepted("--execute all").largest_reduction, std::numeric_limits<int64_t>::max());
+  EXPECT_EQ(Accepted("--execute all --nccl-reduce 4096").largest_reduction, 4096);
   for (const char* what : {"gpu", "-1", "some", "1e6"}) {
     ExpectRefused(absl::StrCat("--execute ", what), "is not 'off', 'small', 'all' or a number");
   }

@@ -36,18 +36,21 @@ Progress KernelExecution::Run(ExecutionContext& context, const Launch& wanted) {
   process.credit += budget_.per_launch_on_average;
   context.budget -= kLaunchCost;
 
+  uint64_t most = budget_.per_launch;
+  const bool limited = budget_.per_launch_on_average != 0;
+  if (limited) most = std::min(most, std::max(process.credit, budget_.always));
+  const Shape shape = {wanted.fingerprint, wanted.code_bytes, qmd.grid.count(), qmd.block.count()};
+  if (const auto known = predicted_.find(shape);
+      known != predicted_.end() && known->second > most) {
+    const bool never = known->second > budget_.per_launch;
+    Skip(process, never ? counters_.too_long : counters_.over_budget, title, "it takes too long");
+    return Progress::kDone;
+  }
   if (!ReadCode(context, wanted)) {
     Refuse(process, title, "its code cannot be read");
     return Progress::kDone;
   }
   const std::shared_ptr<const sass::Program> program = programs_.Of(code_, architecture_);
-
-  const Shape shape = {program.get(), qmd.grid.count(), qmd.block.count()};
-  if (const auto known = predicted_.find(shape);
-      known != predicted_.end() && known->second > budget_.per_launch) {
-    Skip(process, counters_.too_long, title, "it takes too long");
-    return Progress::kDone;
-  }
 
   sass::Launch launch = {.grid = DimsOf(qmd.grid),
                          .block = DimsOf(qmd.block),
@@ -63,19 +66,16 @@ Progress KernelExecution::Run(ExecutionContext& context, const Launch& wanted) {
     const Qmd::ConstantBuffer& from = qmd.constants[bank];
     if (!from.valid) continue;
     banks_[bank].resize(std::min<size_t>(from.bytes, sass::kConstantBytes));
-    if (auto fault = context.memory().Read(from.address, banks_[bank].data(), banks_[bank].size())) {
+    if (auto fault =
+            context.memory().Read(from.address, banks_[bank].data(), banks_[bank].size())) {
       return context.Check(fault, "constants");
     }
     launch.constants[bank] = banks_[bank];
   }
-  uint64_t most = budget_.per_launch;
-  const bool limited = budget_.per_launch_on_average != 0;
-  if (limited) most = std::min(most, std::max(process.credit, budget_.always));
   const sass::Outcome outcome = executor_.Run(launch, *program, context.memory(), most);
   if (outcome.predicted > 0) {
-    if (predicted_.size() >= kMostShapes) predicted_.clear(), kept_.clear();
+    if (predicted_.size() >= kMostShapes) predicted_.clear();
     predicted_[shape] = outcome.predicted;
-    kept_[program.get()] = program;
   }
   if (limited) process.credit -= std::min(process.credit, outcome.thread_instructions);
   return Finish(context, wanted, process, *program, outcome);
@@ -106,8 +106,8 @@ Progress KernelExecution::Finish(ExecutionContext& context, const Launch& launch
       return Progress::kDone;
     case Reason::kTooLong:
       Skip(process,
-           outcome.predicted > budget_.per_launch ? counters_.too_long : counters_.over_budget, title,
-           sass::Describe(outcome, program));
+           outcome.predicted > budget_.per_launch ? counters_.too_long : counters_.over_budget,
+           title, sass::Describe(outcome, program));
       return Progress::kDone;
     case Reason::kUnmapped:
     case Reason::kMisaligned:
@@ -142,6 +142,10 @@ void KernelExecution::ProcessDied(pid_t process) {
                          was.skipped, " were not, the first of them ", was.first));
   }
   processes_.erase(found);
+}
+
+void KernelExecution::NotExecuted(pid_t process, const std::string& title, std::string why) {
+  Refuse(processes_[process], title, std::move(why));
 }
 
 void KernelExecution::Refuse(Process& process, const std::string& title, std::string why) {

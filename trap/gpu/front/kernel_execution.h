@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -18,20 +19,27 @@
 
 namespace phantora {
 
-// Budgets are of instructions of threads, not of seconds, so that what is executed repeats. A launch
-// takes effect whole or not at all: what it would take is known after its first block, whose writes
-// nobody has seen by then.
+// Budgets are of instructions of threads, not of seconds, so that what is executed repeats. A
+// launch takes effect whole or not at all: what it would take is known after its first block, whose
+// writes nobody has seen by then.
 class KernelExecution {
  public:
   struct Budget {
     // Of one launch; more expensive ones are skipped. About 10^9 take a second.
     uint64_t per_launch = 50'000'000;
-    // A process begins with `at_first` and gets `per_launch_on_average` more by every launch, so that
-    // executing takes about as long as everything else that a launch takes here. 0: as much as it wants.
+    // A process begins with `at_first` and gets `per_launch_on_average` more by every launch, so
+    // that executing takes about as long as everything else that a launch takes here. 0: as much as
+    // it wants.
     uint64_t at_first = 4'000'000'000;
     uint64_t per_launch_on_average = 25'000;
     // Is never too much, so that programs that decide by small results always see them.
     uint64_t always = 500'000;
+
+    // For a run of that many GPUs, which this machine's processors all compute for.
+    void ShareBy(int gpus) {
+      at_first = std::max(at_first / static_cast<uint64_t>(std::max(gpus, 1)), kLeastAtFirst);
+    }
+    static constexpr uint64_t kLeastAtFirst = 200'000'000;
   };
   // Everything, as long as it may take.
   static constexpr Budget kUnlimited = {100'000'000'000, 0, 0, 0};
@@ -45,20 +53,23 @@ class KernelExecution {
     const Qmd& qmd;
     // Where generic addresses of shared and local memory begin.
     uint64_t shared_window, local_window;
-    uint32_t code_bytes;  // at the program's address; 0: nobody knows
+    uint64_t fingerprint;  // of the code's beginning
+    uint32_t code_bytes;   // at the program's address; 0: nobody knows
     const std::string& title;
   };
   // kDone: executed or skipped; kFault: it did what ends a context.
   Progress Run(ExecutionContext& context, const Launch& launch);
   // Says, with --verbose, what was not executed for it.
   void ProcessDied(pid_t process);
+  // Counts a launch that somebody else could not carry out.
+  void NotExecuted(pid_t process, const std::string& title, std::string why);
 
   struct Counters {
     uint64_t executed = 0, thread_instructions = 0;
     uint64_t too_long = 0;     // over the budget of a launch
     uint64_t over_budget = 0;  // over that of the process
     uint64_t refused = 0;      // not understood, or of a kind that is not executed
-    uint64_t failed = 0;       // would have failed, of inputs that skipped launches should have made
+    uint64_t failed = 0;  // would have failed, of inputs that skipped launches should have made
     uint64_t skipped() const { return too_long + over_budget + refused + failed; }
   };
   const Counters& counters() const { return counters_; }
@@ -72,14 +83,14 @@ class KernelExecution {
     uint64_t executed = 0, skipped = 0;
     std::string first;  // why the first was skipped
   };
-  // A kernel in a shape, of which is known what it takes.
+  // A kernel in a shape, of which is known what it takes: near enough, also for what data decide.
   struct Shape {
-    const sass::Program* program;
-    uint64_t blocks, threads;
+    uint64_t fingerprint, code_bytes, blocks, threads;
     bool operator==(const Shape&) const = default;
     template <typename H>
     friend H AbslHashValue(H h, const Shape& shape) {
-      return H::combine(std::move(h), shape.program, shape.blocks, shape.threads);
+      return H::combine(std::move(h), shape.fingerprint, shape.code_bytes, shape.blocks,
+                        shape.threads);
     }
   };
 
@@ -96,8 +107,6 @@ class KernelExecution {
   sass::Executor executor_;
   absl::flat_hash_map<pid_t, Process> processes_;
   absl::flat_hash_map<Shape, uint64_t> predicted_;
-  // Keeps what `predicted_` names by address.
-  absl::flat_hash_map<const sass::Program*, std::shared_ptr<const sass::Program>> kept_;
   std::map<std::pair<std::string, std::string>, uint64_t> refusals_;
   std::vector<uint8_t> code_;
   std::vector<uint8_t> banks_[8];

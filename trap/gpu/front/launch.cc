@@ -92,6 +92,7 @@ Progress QmdQueue::Execute(ExecutionContext& context, const Running& running) {
     return context.services.execution->Run(context, {.qmd = running.qmd,
                                                      .shared_window = windows_.shared,
                                                      .local_window = windows_.local,
+                                                     .fingerprint = running.fingerprint,
                                                      .code_bytes = known.code_bytes,
                                                      .title = known.title});
   }
@@ -218,6 +219,10 @@ Progress QmdQueue::StartInternal(ExecutionContext& context, Running& running) {
     const double before = transfers_.Traffic();
     if (InternalKernels::Effect(internal->name, qmd, parameters, transfers_)) {
       running.moved_bytes = transfers_.Traffic() - before;
+    } else if (services.execution != nullptr) {
+      // Such as the one that launches a cooperative kernel from the device.
+      services.execution->NotExecuted(context.process, internal->name,
+                                      "a kernel of the driver's that is not emulated");
     }
     return Progress::kDone;
   }

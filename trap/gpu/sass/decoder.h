@@ -1,10 +1,8 @@
-// From machine words to instructions, and to text.
+// From machine words to instructions.
 #ifndef PHANTORA_TRAP_GPU_SASS_DECODER_H_
 #define PHANTORA_TRAP_GPU_SASS_DECODER_H_
 
 #include <cstdint>
-#include <string>
-#include <vector>
 
 #include "trap/gpu/sass/encoding.h"
 
@@ -21,16 +19,6 @@ struct Decoded {
 
 // The word that is instruction `index` of a program. Its bytes are untrusted.
 Decoded Decode(const Word& word, Architecture architecture, uint32_t index);
-
-// As nvdisasm has it, but for immediates: "#" and a letter for what it is (i, f, d, h) and its bits, and
-// for what goes without saying: reuse flags and the base of branches. For tests and messages.
-struct Text {
-  std::string guard;  // "@!P0"; empty if there is none
-  std::string name;   // with modifiers
-  std::vector<std::string> operands;
-  std::string Joined() const;
-};
-Text Print(const Decoded& decoded, Architecture architecture);
 
 }  // namespace phantora::sass
 

@@ -1,15 +1,16 @@
-#include "trap/gpu/sass/decoder.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <string>
 #include <vector>
 
+#include "trap/gpu/sass/printer.h"
+
 namespace phantora::sass {
 namespace {
 
-// `silent`: bits that change nothing, as nvdisasm prints it too: inverting a predicate that is not there.
+// `silent`: bits that change nothing, as nvdisasm prints it too: inverting a predicate that is not
+// there.
 struct Sample {
   Architecture architecture;
   uint64_t low, high;
@@ -17,8 +18,8 @@ struct Sample {
   std::vector<int> silent = {};
 };
 
-// Words that NVRTC and PyTorch's compiler made, and what nvdisasm prints for them. (All of PyTorch's are
-// compared by //test:sass_text_test.)
+// Words that NVRTC and PyTorch's compiler made, and what nvdisasm prints for them. (All of
+// PyTorch's are compared by //test:sass_text_test.)
 const Sample kSamples[] = {
     {80, 0x0000000502057208, 0x000fe20000000000, "FSEL R5, R2, R5, P0"},
     {80, 0x8000000a090a7211, 0x002fe200078eb8ff, "LEA R10, R9, -R10, #i17", {90}},
@@ -51,8 +52,8 @@ TEST(DecoderTest, WordsWithABitThatIsNotKnownAreRefused) {
 }
 
 TEST(DecoderTest, EachSingleBitOfAWordIsAccountedFor) {
-  // Of whatever a word becomes by turning one bit, it is either refused or prints differently: no bit
-  // that is accepted is without meaning, but for scheduling and what rows say is ignored.
+  // Of whatever a word becomes by turning one bit, it is either refused or prints differently: no
+  // bit that is accepted is without meaning, but for scheduling and what rows say is ignored.
   for (const Sample& sample : kSamples) {
     const Decoded before = Decode({sample.low, sample.high}, sample.architecture, 0);
     const std::string text = Print(before, sample.architecture).Joined();
@@ -63,7 +64,8 @@ TEST(DecoderTest, EachSingleBitOfAWordIsAccountedFor) {
       if (after.encoding == nullptr) continue;
       const bool may_be_silent = text.find("desc[") != std::string::npos ||
                                  text.find(".64]") != std::string::npos;  // the descriptor
-      if (may_be_silent || std::count(sample.silent.begin(), sample.silent.end(), bit) > 0) continue;
+      if (may_be_silent || std::count(sample.silent.begin(), sample.silent.end(), bit) > 0)
+        continue;
       EXPECT_NE(Print(after, sample.architecture).Joined(), text) << "bit " << bit;
     }
   }
@@ -84,7 +86,8 @@ TEST(DecoderTest, WideResultsEndBeforeTheLastRegister) {
 }
 
 TEST(DecoderTest, BranchesGoWhereTheySay) {
-  // BRA by 0x10 bytes from instruction 3: to 5. Since sm_90 the lowest byte of the distance lies apart.
+  // BRA by 0x10 bytes from instruction 3: to 5. Since sm_90 the lowest byte of the distance lies
+  // apart.
   EXPECT_EQ(Decode({0x0000001000007947, 0x03800000}, 80, 3).instruction.target, 5u);
   EXPECT_EQ(Decode({0x0000000000047947, 0x03800000}, 90, 3).instruction.target, 5u);
 }

@@ -25,7 +25,8 @@ class Reader {
   int Number() {
     if (std::isdigit(static_cast<unsigned char>(Peek())) == 0) std::abort();
     int value = 0;
-    while (std::isdigit(static_cast<unsigned char>(Peek())) != 0) value = value * 10 + (Next() - '0');
+    while (std::isdigit(static_cast<unsigned char>(Peek())) != 0)
+      value = value * 10 + (Next() - '0');
     return value;
   }
   std::string Until(char a, char b) {
@@ -76,11 +77,23 @@ Operand ReadOperand(Reader& reader) {
     operand.width = static_cast<uint8_t>(reader.Number());
   };
   switch (letter) {
-    case 'a': operand.kind = OperandKind::kA; break;
-    case 'b': operand.kind = OperandKind::kB; break;
-    case 'c': operand.kind = OperandKind::kC; break;
-    case 'd': operand.kind = OperandKind::kDestination; operand.at = 16; break;
-    case 'r': operand.kind = OperandKind::kRegister; at(); break;
+    case 'a':
+      operand.kind = OperandKind::kA;
+      break;
+    case 'b':
+      operand.kind = OperandKind::kB;
+      break;
+    case 'c':
+      operand.kind = OperandKind::kC;
+      break;
+    case 'd':
+      operand.kind = OperandKind::kDestination;
+      operand.at = 16;
+      break;
+    case 'r':
+      operand.kind = OperandKind::kRegister;
+      at();
+      break;
     case 'u':
       if (reader.Take('d')) {
         operand.kind = OperandKind::kUniformDestination, operand.at = 16;
@@ -88,28 +101,68 @@ Operand ReadOperand(Reader& reader) {
         operand.kind = OperandKind::kUniform, at();
       }
       break;
-    case 'p': operand.kind = OperandKind::kPredicate; at(), inverted(); break;
-    case 'P': operand.kind = OperandKind::kPredicateResult; at(); break;
-    case 'q': operand.kind = OperandKind::kUniformPredicate; at(), inverted(); break;
-    case 'Q': operand.kind = OperandKind::kUniformPredicateResult; at(); break;
-    case 'i': operand.kind = OperandKind::kUnsigned; at(), width(); break;
-    case 's': operand.kind = OperandKind::kSigned; at(), width(); break;
-    case 'S': operand.kind = OperandKind::kSpecialRegister; break;
-    case 'B': operand.kind = OperandKind::kConvergence; at(); break;
-    case 'k': operand.kind = OperandKind::kConstant; break;
-    case 't': operand.kind = OperandKind::kTarget; break;
-    case '?': operand.kind = OperandKind::kIgnored; at(), width(); break;
+    case 'p':
+      operand.kind = OperandKind::kPredicate;
+      at(), inverted();
+      break;
+    case 'P':
+      operand.kind = OperandKind::kPredicateResult;
+      at();
+      break;
+    case 'q':
+      operand.kind = OperandKind::kUniformPredicate;
+      at(), inverted();
+      break;
+    case 'Q':
+      operand.kind = OperandKind::kUniformPredicateResult;
+      at();
+      break;
+    case 'i':
+      operand.kind = OperandKind::kUnsigned;
+      at(), width();
+      break;
+    case 's':
+      operand.kind = OperandKind::kSigned;
+      at(), width();
+      break;
+    case 'S':
+      operand.kind = OperandKind::kSpecialRegister;
+      break;
+    case 'B':
+      operand.kind = OperandKind::kConvergence;
+      at();
+      break;
+    case 'k':
+      operand.kind = OperandKind::kConstant;
+      break;
+    case 't':
+      operand.kind = OperandKind::kTarget;
+      break;
+    case '?':
+      operand.kind = OperandKind::kIgnored;
+      at(), width();
+      break;
     case '=':
       operand.kind = OperandKind::kExactly;
       at(), width();
       if (!reader.Take(':')) std::abort();
       operand.value = reader.Number();
       break;
-    case 'v': operand.kind = OperandKind::kLoaded; break;
-    case 'L': operand.kind = OperandKind::kTable; break;
-    case 'R': operand.kind = OperandKind::kPredicates; break;
-    case 'm': operand.kind = OperandKind::kAddress; operand.address = reader.Next(); break;
-    default: std::abort();
+    case 'v':
+      operand.kind = OperandKind::kLoaded;
+      break;
+    case 'L':
+      operand.kind = OperandKind::kTable;
+      break;
+    case 'R':
+      operand.kind = OperandKind::kPredicates;
+      break;
+    case 'm':
+      operand.kind = OperandKind::kAddress;
+      operand.address = reader.Next();
+      break;
+    default:
+      std::abort();
   }
   for (;;) {
     if (reader.Take('-')) {

@@ -1,9 +1,9 @@
 // What the bits of a machine word mean: one row for each operation and form, from which words are
 // decoded and printed. A bit that no row accounts for refuses the word.
 //
-// Sources: Mesa's NAK (src/nouveau/compiler/nak/sm70_encode.rs, MIT) states most fields; what it has
-// not, or has otherwise, comes from comparing words with the text that nvdisasm prints for kernels of
-// PyTorch, Triton and our own (test/sass_text_test.py compares again).
+// Sources: Mesa's NAK (src/nouveau/compiler/nak/sm70_encode.rs, MIT) states most fields; what it
+// has not, or has otherwise, comes from comparing words with the text that nvdisasm prints for
+// kernels of PyTorch, Triton and our own (test/sass_text_test.py compares again).
 #ifndef PHANTORA_TRAP_GPU_SASS_ENCODING_H_
 #define PHANTORA_TRAP_GPU_SASS_ENCODING_H_
 
@@ -27,9 +27,9 @@ struct EncodingRow {
   int operation;      // bits 0 to 8
   const char* forms;  // digits: values of bits 9 to 11
   const char* name;
-  // What follows the name, in the order in which it is printed: "80=.FTZ 78+2=,.RM,.RP,.RZ" has .FTZ
-  // if bit 80 is set, and then a field of two bits; "75+2:72=" is one of three. A value without a
-  // spelling, or whose spelling is "?", is refused. "'.X" is printed always.
+  // What follows the name, in the order in which it is printed: "80=.FTZ 78+2=,.RM,.RP,.RZ" has
+  // .FTZ if bit 80 is set, and then a field of two bits; "75+2:72=" is one of three. A value
+  // without a spelling, or whose spelling is "?", is refused. "'.X" is printed always.
   const char* modifiers;
   // Operands in the order in which they are printed; see OperandKind.
   const char* operands;
@@ -40,29 +40,29 @@ struct EncodingRow {
 };
 
 enum class OperandKind : uint8_t {
-  kA,           // a: register at 24
-  kB,           // b: the form's second source
-  kC,           // c: the form's third source
-  kDestination, // d: register at 16
-  kRegister,    // r<at>
-  kUniform,     // u<at>
-  kUniformDestination,  // ud: at 16
-  kPredicate,           // p<at>/<not>
-  kPredicateResult,     // P<at>
-  kUniformPredicate,    // q<at>/<not>
+  kA,                       // a: register at 24
+  kB,                       // b: the form's second source
+  kC,                       // c: the form's third source
+  kDestination,             // d: register at 16
+  kRegister,                // r<at>
+  kUniform,                 // u<at>
+  kUniformDestination,      // ud: at 16
+  kPredicate,               // p<at>/<not>
+  kPredicateResult,         // P<at>
+  kUniformPredicate,        // q<at>/<not>
   kUniformPredicateResult,  // Q<at>
-  kUnsigned,            // i<at>+<width>
-  kSigned,              // s<at>+<width>
-  kSpecialRegister,     // S: at 72
-  kConvergence,         // B<at>
-  kConstant,            // k: constant bank and offset at 38
-  kAddress,             // m...: see Address
-  kTarget,              // t: where a branch goes
-  kIgnored,             // ?<at>+<width>: anything, without effect, not printed
-  kExactly,             // =<at>+<width>:<value>, not printed
-  kLoaded,              // v: a predicate without which a load gives zeros
-  kTable,               // L: a table of three predicates, in two parts
-  kPredicates,          // R: all predicates
+  kUnsigned,                // i<at>+<width>
+  kSigned,                  // s<at>+<width>
+  kSpecialRegister,         // S: at 72
+  kConvergence,             // B<at>
+  kConstant,                // k: constant bank and offset at 38
+  kAddress,                 // m...: see Address
+  kTarget,                  // t: where a branch goes
+  kIgnored,                 // ?<at>+<width>: anything, without effect, not printed
+  kExactly,                 // =<at>+<width>:<value>, not printed
+  kLoaded,                  // v: a predicate without which a load gives zeros
+  kTable,                   // L: a table of three predicates, in two parts
+  kPredicates,              // R: all predicates
 };
 
 // Operand::registers, where a field says how many there are.
@@ -74,18 +74,18 @@ inline constexpr uint8_t kRegistersByAccumulator = 103;  // *h: of a matrix prod
 struct Operand {
   OperandKind kind;
   uint8_t at = 0, width = 0;
-  uint8_t inverted = 0;        // of predicates: the bit that says so
-  bool negatable = false;      // '-'
-  bool absolutable = false;    // '|'
-  bool invertible = false;     // '~'
-  bool optional = false;       // '?': not printed where it is the default
-  bool half = false;           // 'h': of two halves, with a swizzle
-  int16_t when = -1;           // '&<bit>': only if that bit is set
-  uint8_t registers = 1;       // '*<n>': how many in a row
-  bool part = false;           // 'y': a byte or half of the register, by 60
-  bool scaled = false;         // 'x': an address with a factor at 78
-  char address = 0;            // of kAddress, see decoder.cc
-  uint32_t value = 0;          // of kExactly
+  uint8_t inverted = 0;      // of predicates: the bit that says so
+  bool negatable = false;    // '-'
+  bool absolutable = false;  // '|'
+  bool invertible = false;   // '~'
+  bool optional = false;     // '?': not printed where it is the default
+  bool half = false;         // 'h': of two halves, with a swizzle
+  int16_t when = -1;         // '&<bit>': only if that bit is set
+  uint8_t registers = 1;     // '*<n>': how many in a row
+  bool part = false;         // 'y': a byte or half of the register, by 60
+  bool scaled = false;       // 'x': an address with a factor at 78
+  char address = 0;          // of kAddress, see decoder.cc
+  uint32_t value = 0;        // of kExactly
 };
 
 // A field, or several whose bits are put together, the first lowest.

@@ -11,7 +11,8 @@ namespace {
 
 constexpr char kArithmetic[] = "80=.FTZ " PHANTORA_ROUNDING " 77=.SAT";
 constexpr char kCompare[] = "76+4=.F," PHANTORA_FLOAT_COMPARISONS ".T 80=.FTZ 74+2=.AND,.OR,.XOR";
-constexpr char kCompareDoubles[] = "76+4=.MIN," PHANTORA_FLOAT_COMPARISONS ".MAX 74+2=.AND,.OR,.XOR";
+constexpr char kCompareDoubles[] =
+    "76+4=.MIN," PHANTORA_FLOAT_COMPARISONS ".MAX 74+2=.AND,.OR,.XOR";
 constexpr char kCompareHalves[] =
     "65=.BF16_V2 76+4=.F," PHANTORA_FLOAT_COMPARISONS ".T 80=.FTZ 69+2=.AND,.OR,.XOR";
 constexpr char kSetHalves[] =
@@ -24,8 +25,7 @@ constexpr char kIntegerToFloat[] =
     "75+3=?,.F16,,.F64,.BF16 84+2:74=.U8,.U16,.U32,.U64,.S8,.S16,,.S64 " PHANTORA_ROUNDING;
 constexpr char kFloatToFloat[] =
     "80=.FTZ 75+3=?,.F16,.F32,.F64,.BF16 84+2=?,.F16,.F32,.F64 " PHANTORA_ROUNDING;
-constexpr char kFunctions[] =
-    "74+6=.COS,.SIN,.EX2,.LG2,.RCP,.RSQ,.RCP64H,.RSQ64H,.SQRT,.TANH";
+constexpr char kFunctions[] = "74+6=.COS,.SIN,.EX2,.LG2,.RCP,.RSQ,.RCP64H,.RSQ64H,.SQRT,.TANH";
 
 }  // namespace
 
@@ -36,8 +36,8 @@ std::vector<EncodingRow> FloatRows() {
       {0x009, "1456", "FMNMX", "80=.FTZ 81=.NAN", "d a-| b-| p87/90", Always<&MinMaxFloat>, kF},
       {0x00a, "1456", "FSET.BF", kCompare, "d a-| b-| p87/90", Always<&SetFloat>, kF},
       {0x00b, "1456", "FSETP", kCompare, "P81 P84 a-| b-| p87/90", Always<&CompareFloats>, kF},
-      {0x020, "1456", "FMUL", "84+3=?,.D8,.D4,.D2, 80=.FTZ " PHANTORA_ROUNDING " 77=.SAT", "d a-| b-|",
-       &SelectMultiplyFloat, kF},
+      {0x020, "1456", "FMUL", "84+3=?,.D8,.D4,.D2, 80=.FTZ " PHANTORA_ROUNDING " 77=.SAT",
+       "d a-| b-|", &SelectMultiplyFloat, kF},
       {0x021, "1", "FADD", kArithmetic, "d a-| b-|", &SelectAddFloat, kF},
       {0x021, "237", "FADD", kArithmetic, "d a-| c-|", &SelectAddFloat, kF},
       {0x023, "1234567", "FFMA", kArithmetic, "d a-| b-| c-|", &SelectFusedMultiplyAdd, kF},
@@ -53,24 +53,26 @@ std::vector<EncodingRow> FloatRows() {
       {0x030, "237", "HADD2", kHalfArithmetic, "d a-|h c-|h", Always<&AddHalves>, kH},
       {0x031, "1234567", "HFMA2", "85=.BF16_V2 80=.FTZ 79=.RELU 77=.SAT", "d a-|h b-|h c-|h",
        Always<&FusedMultiplyAddHalves>, kH},
-      {0x032, "1456", "HMUL2", "85=.BF16_V2 80=.FTZ 77=.SAT", "d a-|h b-|h", Always<&MultiplyHalves>, kH},
-      {0x033, "1", "HSET2", kSetHalves,
-       "d a-|h b-|h p87/90", Always<&SetHalves>, kH},
-      {0x033, "237", "HSET2",
-       kSetHalves,
-       "d a-|h c-|h p87/90", Always<&SetHalves>, kH},
+      {0x031, "1234567", "HFMA2", "85=.BF16_V2 80=.FTZ 79=?,.RELU 77=.SAT",
+       "d a-|h b-|h c-|h =87+3:7", Always<&FusedMultiplyAddHalves>, kH},
+      {0x032, "1456", "HMUL2", "85=.BF16_V2 80=.FTZ 77=.SAT", "d a-|h b-|h",
+       Always<&MultiplyHalves>, kH},
+      {0x033, "1", "HSET2", kSetHalves, "d a-|h b-|h p87/90", Always<&SetHalves>, kH},
+      {0x033, "237", "HSET2", kSetHalves, "d a-|h c-|h p87/90", Always<&SetHalves>, kH},
       {0x034, "1", "HSETP2", kCompareHalves, "P81 P84 a-|h b-|h p87/90", Always<&CompareHalves>,
        kH},
       {0x034, "237", "HSETP2", kCompareHalves, "P81 P84 a-|h c-|h p87/90", Always<&CompareHalves>,
        kH},
       {0x038, "16", "I2I", "76+2=.U8,.S8,.U16,.S16 '.S32.SAT", "d b", Always<&SaturateInteger>},
-      // On another pipe.
-      {0x035, "1234567", "HFMA2.MMA", "80=.FTZ 79=.RELU 77=.SAT", "d a-| b-| c-|",
-       Always<&FusedMultiplyAddHalvesPlain>, kH},
+      // On another pipe, and of packed halves only.
+      {0x035, "1234567", "HFMA2.MMA", "80=.FTZ 77=.SAT", "d a-|h b-|h c-|h =74+2:0 =81+2:0",
+       Always<&FusedMultiplyAddHalves>, kH},
+      {0x035, "1234567", "HFMA2.MMA", "80=.FTZ 79=?,.RELU 77=.SAT",
+       "d a-|h b-|h c-|h =74+2:0 =81+2:0 =87+3:7", Always<&FusedMultiplyAddHalves>, kH},
       {0x03e, "1456", "F2FP", "75=.RELU 76=,.BF16 '.PACK_AB 79+2=,.RM,.RP,.RZ", "d a-| b-|",
        Always<&PackFloats>, kF, Flow::kPlain, 80, 86},
-      {0x03e, "1456", "F2FP", "75=.RELU 76=.F16.F32,.BF16.F32 '.PACK_AB 79+2=,.RM,.RP,.RZ", "d a-| b-|",
-       Always<&PackFloats>, kF, Flow::kPlain, 89, 90},
+      {0x03e, "1456", "F2FP", "75=.RELU 76=.F16.F32,.BF16.F32 '.PACK_AB 79+2=,.RM,.RP,.RZ",
+       "d a-| b-|", Always<&PackFloats>, kF, Flow::kPlain, 89, 90},
       {0x040, "1456", "HMNMX2", "85=.BF16_V2 80=.FTZ 81=.NAN", "d a-|h b-|h p87/90",
        Always<&MinMaxHalves>, kH},
       {0x045, "1456", "I2FP.F32", "74=.U32,.S32 78+2=,.RM,.RP,.RZ", "d b =75+3:2 =84+2:2",
@@ -85,8 +87,9 @@ std::vector<EncodingRow> FloatRows() {
       {0x110, "1456", "F2F", kFloatToFloat, "d*f b-|", Always<&FloatToFloat>, kD},
       {0x111, "1456", "F2I", kFloatToInteger, "d*f b-|", Always<&FloatToInteger>, kD},
       {0x112, "1456", "I2F", kIntegerToFloat, "d*f by", Always<&IntegerToFloat>},
-      {0x113, "1456", "FRND", "75+2:84+2=?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,.F64 78+2=,.FLOOR,.CEIL,.TRUNC",
-       "d*2 b-|*2", Always<&RoundToIntegral>, kD},
+      {0x113, "1456", "FRND",
+       "75+2:84+2=?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,.F64 78+2=,.FLOOR,.CEIL,.TRUNC", "d*2 b-|*2",
+       Always<&RoundToIntegral>, kD},
   };
 }
 

@@ -16,22 +16,23 @@ namespace {
 #define PHANTORA_FLOAT_TYPE90 \
   "73+4=.F16x2.RN,?,?,.BF16x2.RN,?,?,?,?,?,.F32.FTZ.RN,?,?,.F32.RN,?,?,.F64.RN"
 
-constexpr char kLoad[] = "72=.E " PHANTORA_EVICTION " " PHANTORA_PREFETCH " " PHANTORA_SIZE
-                         " " PHANTORA_ORDER;
+constexpr char kLoad[] =
+    "72=.E " PHANTORA_EVICTION " " PHANTORA_PREFETCH " " PHANTORA_SIZE " " PHANTORA_ORDER;
 constexpr char kGenericLoad[] = "72=.E " PHANTORA_EVICTION " " PHANTORA_SIZE " " PHANTORA_ORDER;
-constexpr char kReduction80[] = "72=.E " PHANTORA_OPERATION " " PHANTORA_EVICTION
-                                " " PHANTORA_TYPE80 " " PHANTORA_ORDER;
-constexpr char kReduction90[] = "72=.E " PHANTORA_OPERATION " " PHANTORA_EVICTION
-                                " " PHANTORA_TYPE90 " " PHANTORA_ORDER;
-constexpr char kAtomic80[] = "72=.E " PHANTORA_OPERATION4 " " PHANTORA_EVICTION
-                             " " PHANTORA_TYPE80 " " PHANTORA_ORDER;
-constexpr char kAtomic90[] = "72=.E " PHANTORA_OPERATION4 " " PHANTORA_EVICTION
-                             " " PHANTORA_TYPE90 " " PHANTORA_ORDER;
-constexpr char kFloatReduction90[] = "72=.E 87+3=.ADD,? " PHANTORA_EVICTION " " PHANTORA_FLOAT_TYPE90
-                                     " " PHANTORA_ORDER;
-constexpr char kFloatAtomic90[] = "72=.E 87+4=.ADD,? " PHANTORA_EVICTION " " PHANTORA_FLOAT_TYPE90
-                                  " " PHANTORA_ORDER;
-constexpr char kCompareAndSwap80[] = "72=.E '.CAS " PHANTORA_EVICTION " 73+3=,?,.64 " PHANTORA_ORDER;
+constexpr char kReduction80[] =
+    "72=.E " PHANTORA_OPERATION " " PHANTORA_EVICTION " " PHANTORA_TYPE80 " " PHANTORA_ORDER;
+constexpr char kReduction90[] =
+    "72=.E " PHANTORA_OPERATION " " PHANTORA_EVICTION " " PHANTORA_TYPE90 " " PHANTORA_ORDER;
+constexpr char kAtomic80[] =
+    "72=.E " PHANTORA_OPERATION4 " " PHANTORA_EVICTION " " PHANTORA_TYPE80 " " PHANTORA_ORDER;
+constexpr char kAtomic90[] =
+    "72=.E " PHANTORA_OPERATION4 " " PHANTORA_EVICTION " " PHANTORA_TYPE90 " " PHANTORA_ORDER;
+constexpr char kFloatReduction90[] =
+    "72=.E 87+3=.ADD,? " PHANTORA_EVICTION " " PHANTORA_FLOAT_TYPE90 " " PHANTORA_ORDER;
+constexpr char kFloatAtomic90[] =
+    "72=.E 87+4=.ADD,? " PHANTORA_EVICTION " " PHANTORA_FLOAT_TYPE90 " " PHANTORA_ORDER;
+constexpr char kCompareAndSwap80[] =
+    "72=.E '.CAS " PHANTORA_EVICTION " 73+3=,?,.64 " PHANTORA_ORDER;
 constexpr char kCompareAndSwap90[] =
     "72=.E '.CAS " PHANTORA_EVICTION " 73+4=,?,.64 " PHANTORA_ORDER;
 constexpr char kShared[] = PHANTORA_SIZE;
@@ -65,10 +66,10 @@ std::vector<EncodingRow> MemoryRows() {
       {0x18a, "4", "ATOM", kAtomic80, "P81 d*a mH r32", Always<&AtomicGeneric>, kI, kP, 80, 89},
       {0x18a, "1", "ATOM", kAtomic90, "P81 d*a mr r32", Always<&AtomicGeneric>, kI, kP, 90, 90},
       {0x18a, "4", "ATOM", kAtomic90, "P81 d*a mH r32", Always<&AtomicGeneric>, kI, kP, 90, 90},
-      {0x18b, "1", "ATOM", kCompareAndSwap80, "P81 d*a mr r32 r64", Always<&SwapGeneric>, kI, kP, 80,
-       89},
-      {0x18b, "1", "ATOM", kCompareAndSwap90, "P81 d*a mr r32 r64", Always<&SwapGeneric>, kI, kP, 90,
-       90},
+      {0x18b, "1", "ATOM", kCompareAndSwap80, "P81 d*a mr r32 r64", Always<&SwapGeneric>, kI, kP,
+       80, 89},
+      {0x18b, "1", "ATOM", kCompareAndSwap90, "P81 d*a mr r32 r64", Always<&SwapGeneric>, kI, kP,
+       90, 90},
       {0x18c, "1", "ATOMS", PHANTORA_OPERATION4 " 73+3=,.S32,.64", "d*a mlx r32",
        Always<&AtomicShared>},
       {0x18c, "4", "ATOMS", PHANTORA_OPERATION4 " 73+3=,.S32,.64 84+3=", "d*a mSx r32",
@@ -79,15 +80,17 @@ std::vector<EncodingRow> MemoryRows() {
        Always<&SwapShared>},
       {0x18e, "4", "RED", kReduction80, "mh r32", Always<&ReduceGlobal>, kI, kP, 80, 89},
       {0x18e, "4", "REDG", kReduction90, "mh r32", Always<&ReduceGlobal>, kI, kP, 90, 90},
-      {0x1a2, "4", "ATOM", kFloatAtomic90, "P81 d*a mH r32", Always<&AtomicGeneric>, kI, kP, 90, 90},
-      {0x1a3, "4", "ATOMG", kFloatAtomic90, "P81 d*a mH r32", Always<&AtomicGlobal>, kI, kP, 90, 90},
+      {0x1a2, "4", "ATOM", kFloatAtomic90, "P81 d*a mH r32", Always<&AtomicGeneric>, kI, kP, 90,
+       90},
+      {0x1a3, "4", "ATOMG", kFloatAtomic90, "P81 d*a mH r32", Always<&AtomicGlobal>, kI, kP, 90,
+       90},
       {0x1a6, "4", "REDG", kFloatReduction90, "mh r32", Always<&ReduceGlobal>, kI, kP, 90, 90},
       {0x1a8, "4", "ATOMG", kAtomic80, "P81 d*a mH r32", Always<&AtomicGlobal>, kI, kP, 80, 89},
       {0x1a8, "4", "ATOMG", kAtomic90, "P81 d*a mH r32", Always<&AtomicGlobal>, kI, kP, 90, 90},
-      {0x1a9, "1", "ATOMG", kCompareAndSwap80, "P81 d*a mr r32 r64", Always<&SwapGlobal>, kI, kP, 80,
-       89},
-      {0x1a9, "1", "ATOMG", kCompareAndSwap90, "P81 d*a mr r32 r64", Always<&SwapGlobal>, kI, kP, 90,
-       90},
+      {0x1a9, "1", "ATOMG", kCompareAndSwap80, "P81 d*a mr r32 r64", Always<&SwapGlobal>, kI, kP,
+       80, 89},
+      {0x1a9, "1", "ATOMG", kCompareAndSwap90, "P81 d*a mr r32 r64", Always<&SwapGlobal>, kI, kP,
+       90, 90},
       {0x1aa, "1", "QSPC", "72=.E 73+2=.G,.L,.S", "P81 d mr", Always<&QuerySpace>},
       // Nothing that the order of one thread's accesses shows.
       {0x18f, "4", "CCTL", "72=.E 87+4=.PF1,.PF2,.WB,.IV,.IVALL,.RS,.IVALLP,.WBALL,.WBALLP",
@@ -95,12 +98,15 @@ std::vector<EncodingRow> MemoryRows() {
       {0x192, "4", "MEMBAR", "79+2=.SC,.ALL, 76+3=.CTA,?,.GPU,.SYS,?,.VC", "", Always<&Nothing>},
       {0x1ab, "4", "ERRBAR", "", "", Always<&Nothing>},
       {0x1ab, "2", "CGAERRBAR", "", "", Always<&Nothing>, kI, kP, 90, 90},
-      {0x1ae, "7", "LDGSTS.E", "81=.BYPASS, 71+2=,.LTC64B,.LTC128B,.LTC256B 73+2=,.64,.128 82=.ZFILL",
+      {0x1ae, "7", "LDGSTS.E",
+       "81=.BYPASS, 71+2=,.LTC64B,.LTC128B,.LTC256B 73+2=,.64,.128 82=.ZFILL",
        "mp mq p87/90? =70+1:1 =75+2:3 ?77+4 =83+1:0 =84+3:1 ?101+1", Always<&CopyAsync>},
       // With uniform registers that are added to the global address, or to the shared one.
-      {0x1ae, "7", "LDGSTS.E", "81=.BYPASS, 71+2=,.LTC64B,.LTC128B,.LTC256B 73+2=,.64,.128 82=.ZFILL",
+      {0x1ae, "7", "LDGSTS.E",
+       "81=.BYPASS, 71+2=,.LTC64B,.LTC128B,.LTC256B 73+2=,.64,.128 82=.ZFILL",
        "mp mQ p87/90? =70+1:1 =75+2:1 ?77+4 =83+1:0 =84+3:1", Always<&CopyAsync>},
-      {0x1ae, "6", "LDGSTS.E", "81=.BYPASS, 71+2=,.LTC64B,.LTC128B,.LTC256B 73+2=,.64,.128 82=.ZFILL",
+      {0x1ae, "6", "LDGSTS.E",
+       "81=.BYPASS, 71+2=,.LTC64B,.LTC128B,.LTC256B 73+2=,.64,.128 82=.ZFILL",
        "mP mq p87/90? =70+1:1 =75+1:1 ?76+5 =83+1:0 =84+3:1 ?101+1", Always<&CopyAsync>},
       {0x1af, "4", "LDGDEPBAR", "", "", Always<&Nothing>},
       {0x11a, "4", "DEPBAR", "47=.LE", "?32+15", Always<&Nothing>},

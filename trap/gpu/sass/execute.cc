@@ -14,7 +14,7 @@ namespace {
 // What the bytes after a bank's end may be read as: the second half of something wide.
 constexpr size_t kSlack = 16;
 // A block that takes more warp instructions than this may be waiting for the next one.
-constexpr uint64_t kTurnOfBlock = 1 << 18;
+constexpr uint64_t kTurnOfBlock = 1 << 18, kLeastTurnOfBlock = 256;
 // Blocks that are under way at one time, and that are kept for the next launch.
 constexpr size_t kMostBlocks = 256;
 constexpr size_t kMostIdle = 2;
@@ -28,6 +28,11 @@ constexpr uint32_t kMostShared = 1 << 18;
 constexpr uint32_t kReservedShared = 1024;
 
 constexpr uint64_t kSharedWindow = 0x7f4000000000, kLocalWindow = 0x7f5000000000;
+
+uint64_t Times(uint64_t a, uint64_t b) {
+  uint64_t product = 0;
+  return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
+}
 
 }  // namespace
 
@@ -108,17 +113,18 @@ Outcome Executor::Run(const Launch& launch, const Program& program, AddressSpace
                       uint64_t most) {
   Outcome outcome;
   LaunchMemory memory(space, kMostBytes);
-  LaunchState state = {.architecture = program.architecture(),
-                       .grid = launch.grid,
-                       .block = launch.block,
-                       .cluster = launch.cluster,
-                       .registers = launch.registers,
-                       .shared_bytes = launch.shared_bytes,
-                       .shared_window = launch.shared_window != 0 ? launch.shared_window : kSharedWindow,
-                       .local_window = launch.local_window != 0 ? launch.local_window : kLocalWindow,
-                       .memory = &memory,
-                       .code_address = launch.code_address,
-                       .began = launch.began};
+  LaunchState state = {
+      .architecture = program.architecture(),
+      .grid = launch.grid,
+      .block = launch.block,
+      .cluster = launch.cluster,
+      .registers = launch.registers,
+      .shared_bytes = launch.shared_bytes,
+      .shared_window = launch.shared_window != 0 ? launch.shared_window : kSharedWindow,
+      .local_window = launch.local_window != 0 ? launch.local_window : kLocalWindow,
+      .memory = &memory,
+      .code_address = launch.code_address,
+      .began = launch.began};
   if (state.architecture >= 90) state.shared_bytes += kReservedShared;
   const uint64_t threads = launch.block.count(), blocks = launch.grid.count();
   if (threads == 0 || threads > kMostThreads || state.shared_bytes > kMostShared ||
@@ -154,7 +160,12 @@ Outcome Executor::Run(const Launch& launch, const Program& program, AddressSpace
       running.push_back(std::move(running.front()));
       running.pop_front();
     }
-    const WarpState now = running.back()->Run(program, kTurnOfBlock, outcome.stop);
+    const bool alone = started == 1 && finished == 0;
+    // While only the first block has run: what it may take if all others take as much.
+    const uint64_t share = most / blocks;
+    const uint64_t turn =
+        alone ? std::clamp(share / kLanes, kLeastTurnOfBlock, kTurnOfBlock) : kTurnOfBlock;
+    const WarpState now = running.back()->Run(program, turn, outcome.stop);
     // An instruction counts also where all threads of the warp are guarded out.
     const uint64_t done = std::max(state.thread_instructions, state.clock);
     outcome.thread_instructions = done;
@@ -163,7 +174,7 @@ Outcome Executor::Run(const Launch& launch, const Program& program, AddressSpace
       give_back(std::move(running.back()));
       running.pop_back();
       if (++finished == 1) {
-        outcome.predicted = done * blocks;
+        outcome.predicted = Times(done, blocks);
         if (outcome.predicted > most) {
           outcome.stop = {.reason = Stop::Reason::kTooLong};
           break;
@@ -171,8 +182,8 @@ Outcome Executor::Run(const Launch& launch, const Program& program, AddressSpace
         limit = std::max(most, outcome.predicted * kMostBeyondPrediction);
       }
     }
-    if (done > limit) {
-      outcome.predicted = std::max(outcome.predicted, done);
+    if (done > limit || (alone && done > share)) {
+      outcome.predicted = std::max(outcome.predicted, alone ? Times(done, blocks) : done);
       outcome.stop = {.reason = Stop::Reason::kTooLong};
       break;
     }
@@ -189,17 +200,34 @@ std::string Describe(const Outcome& outcome, const Program& program) {
   const Stop& stop = outcome.stop;
   const char* what = "";
   switch (stop.reason) {
-    case Stop::Reason::kNone: return "done";
+    case Stop::Reason::kNone:
+      return "done";
     case Stop::Reason::kTooLong:
       return absl::StrFormat("would take %d thread instructions", outcome.predicted);
-    case Stop::Reason::kUnmapped: what = "an address that is not mapped"; break;
-    case Stop::Reason::kMisaligned: what = "a misaligned address"; break;
-    case Stop::Reason::kOutOfRange: what = "beyond the end of its memory"; break;
-    case Stop::Reason::kTrap: what = "a trap"; break;
-    case Stop::Reason::kBadTarget: what = "a jump out of its code"; break;
-    case Stop::Reason::kDeadlock: what = "threads that wait for each other"; break;
-    case Stop::Reason::kNoMemory: what = "writes more than this machine has memory for"; break;
-    case Stop::Reason::kRefused: what = stop.what; break;
+    case Stop::Reason::kUnmapped:
+      what = "an address that is not mapped";
+      break;
+    case Stop::Reason::kMisaligned:
+      what = "a misaligned address";
+      break;
+    case Stop::Reason::kOutOfRange:
+      what = "beyond the end of its memory";
+      break;
+    case Stop::Reason::kTrap:
+      what = "a trap";
+      break;
+    case Stop::Reason::kBadTarget:
+      what = "a jump out of its code";
+      break;
+    case Stop::Reason::kDeadlock:
+      what = "threads that wait for each other";
+      break;
+    case Stop::Reason::kNoMemory:
+      what = "writes more than this machine has memory for";
+      break;
+    case Stop::Reason::kRefused:
+      what = stop.what;
+      break;
   }
   std::string text = absl::StrFormat("%s at instruction 0x%x", what, stop.instruction * kWordBytes);
   if (stop.reason == Stop::Reason::kRefused && stop.instruction < program.size() &&

@@ -41,9 +41,9 @@ class Executor {
   Executor();
   ~Executor();
 
-  // `most` thread instructions at most, which the first block tells for all: a launch that would take
-  // more is given up then. What is written becomes visible when all blocks are over. Blocks run in the
-  // order of their numbers, several at once only where one waits for others.
+  // `most` thread instructions at most, which the first block tells for all: a launch that would
+  // take more is given up then. What is written becomes visible when all blocks are over. Blocks
+  // run in the order of their numbers, several at once only where one waits for others.
   Outcome Run(const Launch& launch, const Program& program, AddressSpace& memory, uint64_t most);
 
  private:

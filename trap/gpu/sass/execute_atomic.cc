@@ -16,20 +16,25 @@ int BytesOf(Number number) {
 // The type at 73: before sm_90 one table, then one for integers and one for floats.
 Number NumberOf(const Warp& warp, const Instruction& i) {
   if (warp.launch->architecture < 90) {
-    static constexpr Number kNumbers[] = {Number::kU32, Number::kS32,   Number::kU64,
-                                          Number::kF32, Number::kF16x2, Number::kS64,
+    static constexpr Number kNumbers[] = {Number::kU32, Number::kS32,    Number::kU64,
+                                          Number::kF32, Number::kF16x2,  Number::kS64,
                                           Number::kF64, Number::kUnknown};
     return kNumbers[i.Bits(73, 3)];
   }
   const int operation = i.word.operation();
   if (operation == 0x1a2 || operation == 0x1a3 || operation == 0x1a6) {
     switch (i.Bits(73, 4)) {
-      case 0: return Number::kF16x2;
-      case 3: return Number::kBF16x2;
+      case 0:
+        return Number::kF16x2;
+      case 3:
+        return Number::kBF16x2;
       case 9:
-      case 12: return Number::kF32;
-      case 15: return Number::kF64;
-      default: return Number::kUnknown;
+      case 12:
+        return Number::kF32;
+      case 15:
+        return Number::kF64;
+      default:
+        return Number::kUnknown;
     }
   }
   static constexpr Number kIntegers[] = {Number::kU32, Number::kS32, Number::kU64, Number::kS64};
@@ -39,16 +44,25 @@ Number NumberOf(const Warp& warp, const Instruction& i) {
 template <typename T>
 T Changed(int operation, T old, T value) {
   switch (operation) {
-    case kAdd: return static_cast<T>(static_cast<std::make_unsigned_t<T>>(old) +
-                                     static_cast<std::make_unsigned_t<T>>(value));
-    case kMin: return old < value ? old : value;
-    case kMax: return old > value ? old : value;
-    case kInc: return old >= value ? 0 : old + 1;
-    case kDec: return old == 0 || old > value ? value : old - 1;
-    case kAnd: return old & value;
-    case kOr: return old | value;
-    case kXor: return old ^ value;
-    default: return value;
+    case kAdd:
+      return static_cast<T>(static_cast<std::make_unsigned_t<T>>(old) +
+                            static_cast<std::make_unsigned_t<T>>(value));
+    case kMin:
+      return old < value ? old : value;
+    case kMax:
+      return old > value ? old : value;
+    case kInc:
+      return old >= value ? 0 : old + 1;
+    case kDec:
+      return old == 0 || old > value ? value : old - 1;
+    case kAnd:
+      return old & value;
+    case kOr:
+      return old | value;
+    case kXor:
+      return old ^ value;
+    default:
+      return value;
   }
 }
 
@@ -64,7 +78,8 @@ uint32_t AddHalfPair(uint32_t old, uint32_t value, bool bfloat) {
 }
 
 // nullopt-like: `known` false if nobody says what this is.
-uint64_t Change(Number number, int operation, uint64_t old, uint64_t value, bool flush, bool& known) {
+uint64_t Change(Number number, int operation, uint64_t old, uint64_t value, bool flush,
+                bool& known) {
   known = true;
   switch (number) {
     case Number::kU32:
@@ -72,25 +87,31 @@ uint64_t Change(Number number, int operation, uint64_t old, uint64_t value, bool
     case Number::kS32:
       return static_cast<uint32_t>(
           Changed(operation, static_cast<int32_t>(old), static_cast<int32_t>(value)));
-    case Number::kU64: return Changed(operation, old, value);
+    case Number::kU64:
+      return Changed(operation, old, value);
     case Number::kS64:
       return static_cast<uint64_t>(
           Changed(operation, static_cast<int64_t>(old), static_cast<int64_t>(value)));
-    default: break;
+    default:
+      break;
   }
   if (operation == kExchange) return value;
   known = operation == kAdd;
   switch (number) {
     case Number::kF32: {
-      const float a = AsFloat(static_cast<uint32_t>(old)), b = AsFloat(static_cast<uint32_t>(value));
+      const float a = AsFloat(static_cast<uint32_t>(old)),
+                  b = AsFloat(static_cast<uint32_t>(value));
       return Canonical(flush ? Flushed(Flushed(a) + Flushed(b)) : a + b);
     }
-    case Number::kF64: return AsBits(AsDouble(old) + AsDouble(value));
+    case Number::kF64:
+      return AsBits(AsDouble(old) + AsDouble(value));
     case Number::kF16x2:
     case Number::kBF16x2:
       return AddHalfPair(static_cast<uint32_t>(old), static_cast<uint32_t>(value),
                          number == Number::kBF16x2);
-    default: known = false; return 0;
+    default:
+      known = false;
+      return 0;
   }
 }
 
@@ -129,7 +150,8 @@ void Atomic(Warp& warp, const Instruction& i, bool returns, int operation, At at
   const int bytes = BytesOf(number);
   const bool flush = warp.launch->architecture < 90 || i.Bits(73, 4) == 9;
   ForLanes(warp, i, bytes, returns, at, [&](int lane, uint64_t old, bool& known) {
-    return Change(number, operation, old, RegisterValue(warp, i.b.index, lane, bytes), flush, known);
+    return Change(number, operation, old, RegisterValue(warp, i.b.index, lane, bytes), flush,
+                  known);
   });
   // Some tell whether they could reach the address; programs do it in another way if not.
   if (returns) SetPredicate(warp, static_cast<int>(i.Bits(81, 3)), ~0u);
@@ -181,7 +203,8 @@ void AtomicShared(Warp& warp, const Instruction& i) {
   const Number number = kNumbers[i.Bits(73, 3)];
   const int bytes = BytesOf(number);
   ForLanes(
-      warp, i, bytes, true, [&](int lane, int size) { return SharedAt(warp, addresses[lane], size); },
+      warp, i, bytes, true,
+      [&](int lane, int size) { return SharedAt(warp, addresses[lane], size); },
       [&](int lane, uint64_t old, bool& known) {
         return Change(number, static_cast<int>(i.Bits(87, 4)), old,
                       RegisterValue(warp, i.b.index, lane, bytes), false, known);

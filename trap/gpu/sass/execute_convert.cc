@@ -43,10 +43,14 @@ void SourceFloats(const Warp& warp, const Instruction& i, double* values) {
 // A number that double holds exactly, as a result of this size.
 uint64_t ResultOf(int size, int mode, double value) {
   switch (size) {
-    case kHalf: return FloatToHalfIn(mode, RoundedToOdd(value));
-    case kBfloat: return FloatToBfloatIn(mode, RoundedToOdd(value));
-    case kFloat: return Canonical(static_cast<float>(value));
-    default: return AsBits(value);
+    case kHalf:
+      return FloatToHalfIn(mode, RoundedToOdd(value));
+    case kBfloat:
+      return FloatToBfloatIn(mode, RoundedToOdd(value));
+    case kFloat:
+      return Canonical(static_cast<float>(value));
+    default:
+      return AsBits(value);
   }
 }
 
@@ -94,7 +98,10 @@ void FloatToInteger(Warp& warp, const Instruction& i) {
     if (value != value) {
       result[lane] = nan_is_zero ? 0 : uint64_t{1} << (bits - 1);
     } else if (value >= top) {
-      result[lane] = (is_signed ? uint64_t{1} << (bits - 1) : bits == 64 ? 0 : uint64_t{1} << bits) - 1;
+      result[lane] = (is_signed    ? uint64_t{1} << (bits - 1)
+                      : bits == 64 ? 0
+                                   : uint64_t{1} << bits) -
+                     1;
     } else if (is_signed) {
       result[lane] = value < -top ? uint64_t{0} - (uint64_t{1} << (bits - 1))
                                   : static_cast<uint64_t>(static_cast<int64_t>(value));
@@ -119,10 +126,18 @@ void IntegerToFloat(Warp& warp, const Instruction& i) {
     if (has_part) bits = bits >> (part * (from == 0 ? 8 : 16));
     int64_t value;
     switch (from) {
-      case 0: value = is_signed ? static_cast<int8_t>(bits) : static_cast<uint8_t>(bits); break;
-      case 1: value = is_signed ? static_cast<int16_t>(bits) : static_cast<uint16_t>(bits); break;
-      case 2: value = is_signed ? static_cast<int32_t>(bits) : int64_t{static_cast<uint32_t>(bits)}; break;
-      default: value = static_cast<int64_t>(bits); break;
+      case 0:
+        value = is_signed ? static_cast<int8_t>(bits) : static_cast<uint8_t>(bits);
+        break;
+      case 1:
+        value = is_signed ? static_cast<int16_t>(bits) : static_cast<uint16_t>(bits);
+        break;
+      case 2:
+        value = is_signed ? static_cast<int32_t>(bits) : int64_t{static_cast<uint32_t>(bits)};
+        break;
+      default:
+        value = static_cast<int64_t>(bits);
+        break;
     }
     const bool unsigned64 = from == 3 && !is_signed;
     asm volatile("" : "+r"(value));

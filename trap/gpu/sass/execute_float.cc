@@ -15,12 +15,10 @@ struct FloatMode {
   bool plain() const { return rounding == 0 && !flush && !saturate; }
 };
 
-const Source& SecondOf(const Instruction& i) {
-  return i.b.kind != Source::Kind::kNone ? i.b : i.c;
-}
+const Source& SecondOf(const Instruction& i) { return i.b.kind != Source::Kind::kNone ? i.b : i.c; }
 
-// x86 gives the first NaN with its payload, a GPU a canonical one: that only shows to who looks at a
-// NaN's bits, and costs two operations of eight.
+// x86 gives the first NaN with its payload, a GPU a canonical one: that only shows to who looks at
+// a NaN's bits, and costs two operations of eight.
 template <bool flush, typename Result>
 inline void StoreFloat(Warp& warp, int destination, Result result) {
   Store(warp, destination, [&](int lane) {
@@ -116,12 +114,24 @@ uint32_t ComparisonMask(const Warp& warp, const Instruction& i, const Source& fi
                      : MaskOf([&](int lane) { return holds(AsFloat(a[lane]), AsFloat(b[lane])); });
       };
       switch (comparison) {
-        case 1: compare([](float x, float y) { return x < y; }); break;
-        case 2: compare([](float x, float y) { return x == y; }); break;
-        case 3: compare([](float x, float y) { return x <= y; }); break;
-        case 4: compare([](float x, float y) { return x > y; }); break;
-        case 6: compare([](float x, float y) { return x >= y; }); break;
-        case 13: compare([](float x, float y) { return x != y; }); break;
+        case 1:
+          compare([](float x, float y) { return x < y; });
+          break;
+        case 2:
+          compare([](float x, float y) { return x == y; });
+          break;
+        case 3:
+          compare([](float x, float y) { return x <= y; });
+          break;
+        case 4:
+          compare([](float x, float y) { return x > y; });
+          break;
+        case 6:
+          compare([](float x, float y) { return x >= y; });
+          break;
+        case 13:
+          compare([](float x, float y) { return x != y; });
+          break;
         default:
           compare([&](float x, float y) { return CompareFloat(comparison, x, y); });
           break;
@@ -138,22 +148,30 @@ void SetFrom(Warp& warp, const Instruction& i, uint32_t result) {
   SetPredicate(warp, static_cast<int>(i.Bits(84, 3)), Combined(operation, ~result, with));
 }
 
-// The special functions. A GPU is off by one or two units in the last place, by tables that nobody has
-// published; here they are rounded as well as it goes. Denormals are flushed, as by a GPU.
+// The special functions. A GPU is off by one or two units in the last place, by tables that nobody
+// has published; here they are rounded as well as it goes. Denormals are flushed, as by a GPU.
 enum Function { kCos, kSin, kExp2, kLog2, kRcp, kRsq, kRcp64, kRsq64, kSqrt, kTanh };
 
 template <int function>
 inline float Evaluate(float x) {
   constexpr double kTurn = 6.283185307179586476925286766559;
   switch (function) {
-    case kCos: return static_cast<float>(std::cos(static_cast<double>(x) * kTurn));
-    case kSin: return static_cast<float>(std::sin(static_cast<double>(x) * kTurn));
-    case kExp2: return std::exp2(x);
-    case kLog2: return std::log2(x);
-    case kRcp: return 1.0f / x;
-    case kRsq: return 1.0f / std::sqrt(x);
-    case kSqrt: return std::sqrt(x);
-    default: return std::tanh(x);
+    case kCos:
+      return static_cast<float>(std::cos(static_cast<double>(x) * kTurn));
+    case kSin:
+      return static_cast<float>(std::sin(static_cast<double>(x) * kTurn));
+    case kExp2:
+      return std::exp2(x);
+    case kLog2:
+      return std::log2(x);
+    case kRcp:
+      return 1.0f / x;
+    case kRsq:
+      return 1.0f / std::sqrt(x);
+    case kSqrt:
+      return std::sqrt(x);
+    default:
+      return std::tanh(x);
   }
 }
 template <int function>
@@ -217,17 +235,28 @@ Handler SelectFusedMultiplyAdd(const Instruction& i) {
 
 Handler SelectFunction(const Instruction& i) {
   switch (i.Bits(74, 6)) {
-    case kCos: return &Apply<kCos>;
-    case kSin: return &Apply<kSin>;
-    case kExp2: return &Apply<kExp2>;
-    case kLog2: return &Apply<kLog2>;
-    case kRcp: return &Apply<kRcp>;
-    case kRsq: return &Apply<kRsq>;
-    case kRcp64: return &ApplyToDouble<kRcp64>;
-    case kRsq64: return &ApplyToDouble<kRsq64>;
-    case kSqrt: return &Apply<kSqrt>;
-    case kTanh: return &Apply<kTanh>;
-    default: return nullptr;
+    case kCos:
+      return &Apply<kCos>;
+    case kSin:
+      return &Apply<kSin>;
+    case kExp2:
+      return &Apply<kExp2>;
+    case kLog2:
+      return &Apply<kLog2>;
+    case kRcp:
+      return &Apply<kRcp>;
+    case kRsq:
+      return &Apply<kRsq>;
+    case kRcp64:
+      return &ApplyToDouble<kRcp64>;
+    case kRsq64:
+      return &ApplyToDouble<kRsq64>;
+    case kSqrt:
+      return &Apply<kSqrt>;
+    case kTanh:
+      return &Apply<kTanh>;
+    default:
+      return nullptr;
   }
 }
 
@@ -271,8 +300,8 @@ void SetFloat(Warp& warp, const Instruction& i) {
   Store(warp, i.destination, [&](int lane) { return Has(result, lane) ? AsBits(1.0f) : 0; });
 }
 
-// Which divisions need care is not published; those that are safe without are taken to be fewer than
-// they may be, which gives the same quotients.
+// Which divisions need care is not published; those that are safe without are taken to be fewer
+// than they may be, which gives the same quotients.
 void CheckDivision(Warp& warp, const Instruction& i) {
   With<kF>(warp, i.a, [&](auto a) {
     With<kF>(warp, i.b, [&](auto b) {
@@ -313,8 +342,7 @@ void OfDoubles(Warp& warp, const Instruction& i, Operation operation) {
   } else {
     const Rounding rounding(mode);
     for (int lane = 0; lane < kLanes; ++lane) {
-      result[lane] =
-          AsBits(Opaque(operation(Opaque(a[lane]), Opaque(b[lane]), Opaque(c[lane]))));
+      result[lane] = AsBits(Opaque(operation(Opaque(a[lane]), Opaque(b[lane]), Opaque(c[lane]))));
     }
   }
   StoreWide(warp, i.destination, result);
@@ -338,8 +366,7 @@ void CompareDoubles(Warp& warp, const Instruction& i) {
   DoubleRow(warp, SecondOf(i), b);
   const int comparison = static_cast<int>(i.Bits(76, 4));
   if (comparison != 0 && comparison != 15) {
-    SetFrom(warp, i,
-            MaskOf([&](int lane) { return CompareFloat(comparison, a[lane], b[lane]); }));
+    SetFrom(warp, i, MaskOf([&](int lane) { return CompareFloat(comparison, a[lane], b[lane]); }));
     return;
   }
   // Half of fmin or fmax: whether a is the result, and whether there is none, because both are NaN.
@@ -350,8 +377,7 @@ void CompareDoubles(Warp& warp, const Instruction& i) {
     if (a[lane] == b[lane]) return std::signbit(a[lane]) == minimum;
     return minimum ? a[lane] < b[lane] : a[lane] > b[lane];
   });
-  const uint32_t none =
-      MaskOf([&](int lane) { return a[lane] != a[lane] && b[lane] != b[lane]; });
+  const uint32_t none = MaskOf([&](int lane) { return a[lane] != a[lane] && b[lane] != b[lane]; });
   const uint32_t with = PredicateAt(warp, i, 87, 90);
   SetPredicate(warp, static_cast<int>(i.Bits(81, 3)), first & with);
   SetPredicate(warp, static_cast<int>(i.Bits(84, 3)), none & with);

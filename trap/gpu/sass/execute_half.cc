@@ -40,8 +40,8 @@ void Flush(Halves& halves, bool bfloat) {
   }
 }
 
-// The swizzle of a source lies where the source does: a's at 74, that at 32 has it at 60, that at 64
-// at 81. Immediates have none.
+// The swizzle of a source lies where the source does: a's at 74, that at 32 has it at 60, that at
+// 64 at 81. Immediates have none.
 int SwizzleOf(const Instruction& i, const Source& source) {
   if (source.kind == Source::Kind::kImmediate || source.kind == Source::Kind::kNone) return 0;
   if (&source == &i.a) return static_cast<int>(i.Bits(74, 2));
@@ -113,14 +113,6 @@ void FusedMultiplyAddHalves(Warp& warp, const Instruction& i) {
   OfHalves(warp, i, a, b, c, &MultiplyAdd);
 }
 
-void FusedMultiplyAddHalvesPlain(Warp& warp, const Instruction& i) {
-  Halves a, b, c;
-  FetchAs(warp, i.a, 0, false, a);
-  FetchAs(warp, i.b, 0, false, b);
-  FetchAs(warp, i.c, 0, false, c);
-  OfHalves(warp, i, a, b, c, &MultiplyAdd);
-}
-
 namespace {
 
 // Which lanes' lower and upper halves compare so, with the predicate that goes with them.
@@ -134,7 +126,8 @@ HalfMasks Compared(const Warp& warp, const Instruction& i) {
   FetchAs(warp, i.a, SwizzleOf(i, i.a), bfloat, a);
   FetchAs(warp, second, SwizzleOf(i, second), bfloat, b);
   if (i.Bit(80)) Flush(a, bfloat), Flush(b, bfloat);
-  const int comparison = static_cast<int>(i.Bits(76, 4)), operation = static_cast<int>(i.Bits(69, 2));
+  const int comparison = static_cast<int>(i.Bits(76, 4)),
+            operation = static_cast<int>(i.Bits(69, 2));
   const uint32_t with = PredicateAt(warp, i, 87, 90);
   const uint32_t low =
       MaskOf([&](int lane) { return CompareFloat(comparison, a.low[lane], b.low[lane]); });

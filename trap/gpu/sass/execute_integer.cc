@@ -66,8 +66,8 @@ void Add3Carry(Warp& warp, const Instruction& i) {
   const uint32_t carry1 = extended ? PredicateAt(warp, i, 77, 80) : 0;
   uint32_t once = 0, twice = 0;
   for (int lane = 0; lane < kLanes; ++lane) {
-    const uint64_t sum = uint64_t{a[lane]} + b[lane] + c[lane] + ones + Has(carry0, lane) +
-                         Has(carry1, lane);
+    const uint64_t sum =
+        uint64_t{a[lane]} + b[lane] + c[lane] + ones + Has(carry0, lane) + Has(carry1, lane);
     result[lane] = static_cast<uint32_t>(sum);
     const uint64_t carries = sum >> 32;
     once |= static_cast<uint32_t>(carries >= 1) << lane;
@@ -133,9 +133,8 @@ template <typename T>
 void ShiftRight(Warp& warp, const Instruction& i) {
   const uint32_t by = i.b.value;
   With<kI>(warp, i.c, [&](auto c) {
-    Store(warp, i.destination, [&](int lane) {
-      return static_cast<uint32_t>(static_cast<T>(c[lane]) >> by);
-    });
+    Store(warp, i.destination,
+          [&](int lane) { return static_cast<uint32_t>(static_cast<T>(c[lane]) >> by); });
   });
 }
 
@@ -188,8 +187,7 @@ void MultiplyAddWideCarry(Warp& warp, const Instruction& i) {
   const uint32_t carry_in = i.Bit(74) ? PredicateAt(warp, i, 87, 90) : 0;
   uint32_t carry = 0;
   for (int lane = 0; lane < kLanes; ++lane) {
-    const auto sum =
-        static_cast<unsigned __int128>(products[lane]) + c[lane] + Has(carry_in, lane);
+    const auto sum = static_cast<unsigned __int128>(products[lane]) + c[lane] + Has(carry_in, lane);
     products[lane] = static_cast<uint64_t>(sum);
     carry |= static_cast<uint32_t>(sum >> 64) << lane;
   }
@@ -241,10 +239,10 @@ Handler SelectCompareIntegers(const Instruction& i) {
       &CompareIntegers<uint32_t, 0>, &CompareIntegers<uint32_t, 1>, &CompareIntegers<uint32_t, 2>,
       &CompareIntegers<uint32_t, 3>, &CompareIntegers<uint32_t, 4>, &CompareIntegers<uint32_t, 5>,
       &CompareIntegers<uint32_t, 6>, &CompareIntegers<uint32_t, 7>};
-  static constexpr Handler kSigned[] = {
-      &CompareIntegers<int32_t, 0>, &CompareIntegers<int32_t, 1>, &CompareIntegers<int32_t, 2>,
-      &CompareIntegers<int32_t, 3>, &CompareIntegers<int32_t, 4>, &CompareIntegers<int32_t, 5>,
-      &CompareIntegers<int32_t, 6>, &CompareIntegers<int32_t, 7>};
+  static constexpr Handler kSigned[] = {&CompareIntegers<int32_t, 0>, &CompareIntegers<int32_t, 1>,
+                                        &CompareIntegers<int32_t, 2>, &CompareIntegers<int32_t, 3>,
+                                        &CompareIntegers<int32_t, 4>, &CompareIntegers<int32_t, 5>,
+                                        &CompareIntegers<int32_t, 6>, &CompareIntegers<int32_t, 7>};
   return (i.Bit(73) ? kSigned : kUnsigned)[i.Bits(76, 3)];
 }
 
@@ -256,16 +254,26 @@ Handler SelectAdd3(const Instruction& i) {
 Handler SelectLogic3(const Instruction& i) {
   if (i.Bits(81, 3) != kTrue) return &Logic3;
   switch (i.Bits(72, 8)) {
-    case 0x0c: return &LogicOf<0x0c>;
-    case 0x30: return &LogicOf<0x30>;
-    case 0x33: return &LogicOf<0x33>;
-    case 0x3c: return &LogicOf<0x3c>;
-    case 0x96: return &LogicOf<0x96>;
-    case 0xc0: return &LogicOf<0xc0>;
-    case 0xf8: return &LogicOf<0xf8>;
-    case 0xfc: return &LogicOf<0xfc>;
-    case 0xfe: return &LogicOf<0xfe>;
-    default: return &Logic3;
+    case 0x0c:
+      return &LogicOf<0x0c>;
+    case 0x30:
+      return &LogicOf<0x30>;
+    case 0x33:
+      return &LogicOf<0x33>;
+    case 0x3c:
+      return &LogicOf<0x3c>;
+    case 0x96:
+      return &LogicOf<0x96>;
+    case 0xc0:
+      return &LogicOf<0xc0>;
+    case 0xf8:
+      return &LogicOf<0xf8>;
+    case 0xfc:
+      return &LogicOf<0xfc>;
+    case 0xfe:
+      return &LogicOf<0xfe>;
+    default:
+      return &Logic3;
   }
 }
 
@@ -328,11 +336,6 @@ namespace {
 
 // IMNMX has the sign at 73, its successors at 72.
 bool IsSigned(const Instruction& i) { return i.Bit(i.word.operation() == 0x017 ? 73 : 72); }
-uint32_t MinMax(bool is_signed, bool minimum, uint32_t a, uint32_t b) {
-  const bool less =
-      is_signed ? static_cast<int32_t>(a) < static_cast<int32_t>(b) : a < b;
-  return less == minimum ? a : b;
-}
 
 }  // namespace
 
@@ -387,181 +390,6 @@ void AbsoluteInteger(Warp& warp, const Instruction& i) {
       return static_cast<int32_t>(value) < 0 ? 0 - value : value;
     });
   });
-}
-
-void PermuteBytes(Warp& warp, const Instruction& i) {
-  const int mode = static_cast<int>(i.Bits(72, 3));
-  const uint32_t* const a = warp.registers[i.a.index];
-  With<kI>(warp, i.b, [&](auto b) {
-    With<kI>(warp, i.c, [&](auto c) {
-      Store(warp, i.destination, [&](int lane) { return Permute(mode, a[lane], b[lane], c[lane]); });
-    });
-  });
-}
-
-void SignExtend(Warp& warp, const Instruction& i) {
-  const uint32_t* const a = warp.registers[i.a.index];
-  With<kI>(warp, i.b, [&](auto b) {
-    Store(warp, i.destination,
-          [&](int lane) { return Extended(a[lane], b[lane], i.Bit(73), i.Bit(75)); });
-  });
-}
-
-void BitMask(Warp& warp, const Instruction& i) {
-  const uint32_t* const a = warp.registers[i.a.index];
-  With<kI>(warp, i.b, [&](auto b) {
-    Store(warp, i.destination, [&](int lane) { return MaskOfBits(a[lane], b[lane], i.Bit(75)); });
-  });
-}
-
-void DotProduct4(Warp& warp, const Instruction& i) {
-  const auto byte = [](uint32_t word, int at, bool is_signed) {
-    const uint32_t value = word >> (8 * at) & 0xff;
-    return is_signed ? static_cast<uint32_t>(static_cast<int32_t>(static_cast<int8_t>(value))) : value;
-  };
-  const uint32_t* const a = warp.registers[i.a.index];
-  With<kI>(warp, i.b, [&](auto b) {
-    With<kI>(warp, i.c, [&](auto c) {
-      Store(warp, i.destination, [&](int lane) {
-        uint32_t sum = c[lane];
-        for (int at = 0; at < 4; ++at) {
-          sum += byte(a[lane], at, i.Bit(73)) * byte(b[lane], at, i.Bit(74));
-        }
-        return sum;
-      });
-    });
-  });
-}
-
-void DotProduct2(Warp& warp, const Instruction& i) {
-  const int first = i.Bit(77) ? 2 : 0;
-  const uint32_t* const a = warp.registers[i.a.index];
-  const auto half = [&](uint32_t word, int at) {
-    const auto value = static_cast<uint16_t>(word >> (16 * at));
-    return i.Bit(73) ? static_cast<uint32_t>(int32_t{static_cast<int16_t>(value)}) : value;
-  };
-  const auto byte = [&](uint32_t word, int at) {
-    const auto value = static_cast<uint8_t>(word >> (8 * at));
-    return i.Bit(74) ? static_cast<uint32_t>(int32_t{static_cast<int8_t>(value)}) : value;
-  };
-  With<kI>(warp, i.b, [&](auto b) {
-    With<kI>(warp, i.c, [&](auto c) {
-      Store(warp, i.destination, [&](int lane) {
-        return c[lane] + half(a[lane], 0) * byte(b[lane], first) +
-               half(a[lane], 1) * byte(b[lane], first + 1);
-      });
-    });
-  });
-}
-
-void AbsoluteDifference(Warp& warp, const Instruction& i) {
-  const bool is_signed = i.Bit(73);
-  const uint32_t* const a = warp.registers[i.a.index];
-  With<kI>(warp, i.b, [&](auto b) {
-    With<kI>(warp, i.c, [&](auto c) {
-      Store(warp, i.destination, [&](int lane) {
-        const bool less = MinMax(is_signed, true, a[lane], b[lane]) == a[lane];
-        return (less ? b[lane] - a[lane] : a[lane] - b[lane]) + c[lane];
-      });
-    });
-  });
-}
-
-// Of four bytes each, or their sum.
-void AbsoluteDifference4(Warp& warp, const Instruction& i) {
-  const uint32_t* const a = warp.registers[i.a.index];
-  With<kI>(warp, i.b, [&](auto b) {
-    With<kI>(warp, i.c, [&](auto c) {
-      Store(warp, i.destination, [&](int lane) {
-        uint32_t sum = c[lane], bytes = 0;
-        for (int at = 0; at < 32; at += 8) {
-          const int x = a[lane] >> at & 0xff, y = b[lane] >> at & 0xff;
-          const auto difference = static_cast<uint32_t>(x < y ? y - x : x - y);
-          sum += difference;
-          bytes |= difference << at;
-        }
-        return i.Bit(75) ? sum : bytes;
-      });
-    });
-  });
-}
-
-// Two numbers in fewer bits, within their bounds; of bytes, before what is in the third source.
-void PackSaturated(Warp& warp, const Instruction& i) {
-  static constexpr int32_t kLeast[] = {0, -128, 0, -32768}, kMost[] = {255, 127, 65535, 32767};
-  const uint32_t type = i.Bits(76, 2);
-  const int bits = type < 2 ? 8 : 16;
-  const uint32_t mask = (uint32_t{1} << bits) - 1;
-  const auto within = [&](uint32_t value) {
-    const auto number = static_cast<int32_t>(value);
-    return static_cast<uint32_t>(std::clamp(number, kLeast[type], kMost[type])) & mask;
-  };
-  const uint32_t* const a = warp.registers[i.a.index];
-  With<kI>(warp, i.b, [&](auto b) {
-    With<kI>(warp, i.c, [&](auto c) {
-      Store(warp, i.destination, [&](int lane) {
-        const uint32_t above = bits == 8 ? c[lane] << 16 : 0;
-        return above | within(a[lane]) << bits | within(b[lane]);
-      });
-    });
-  });
-}
-
-void FindLeadingOne(Warp& warp, const Instruction& i) {
-  alignas(64) uint32_t result[kLanes];
-  With<Meaning::kBits>(warp, i.b, [&](auto b) {
-    for (int lane = 0; lane < kLanes; ++lane) {
-      result[lane] = LeadingOne(b[lane], i.Bit(73), i.Bit(74));
-    }
-  });
-  Store(warp, i.destination, [&](int lane) { return result[lane]; });
-  SetPredicate(warp, static_cast<int>(i.Bits(81, 3)),
-               MaskOf([&](int lane) { return result[lane] != ~0u; }));
-}
-
-void ReverseBits(Warp& warp, const Instruction& i) {
-  With<kI>(warp, i.b, [&](auto b) {
-    Store(warp, i.destination, [&](int lane) { return Reversed(b[lane]); });
-  });
-}
-
-void CountBits(Warp& warp, const Instruction& i) {
-  With<Meaning::kBits>(warp, i.b, [&](auto b) {
-    Store(warp, i.destination,
-          [&](int lane) { return static_cast<uint32_t>(std::popcount(b[lane])); });
-  });
-}
-
-void PredicatesToRegister(Warp& warp, const Instruction& i) {
-  const uint32_t* const a = warp.registers[i.a.index];
-  const int shift = 8 * static_cast<int>(i.Bits(76, 2));
-  const uint32_t wanted = i.Bits(32, 32) << shift;
-  Store(warp, i.destination, [&](int lane) {
-    uint32_t bits = 0;
-    for (int at = 0; at < kTrue; ++at) bits |= (warp.predicates[at] >> lane & 1) << at;
-    return (a[lane] & ~wanted) | (bits << shift & wanted);
-  });
-}
-
-void RegisterToPredicates(Warp& warp, const Instruction& i) {
-  const uint32_t* const a = warp.registers[i.a.index];
-  const int shift = 8 * static_cast<int>(i.Bits(76, 2));
-  const uint32_t wanted = i.Bits(32, 32);
-  for (int at = 0; at < kTrue; ++at) {
-    if (!Has(wanted, at)) continue;
-    SetPredicate(warp, at, MaskOf([&](int lane) { return Has(a[lane], at + shift); }));
-  }
-}
-
-void LogicPredicates(Warp& warp, const Instruction& i) {
-  const uint32_t a = PredicateAt(warp, i, 87, 90), b = PredicateAt(warp, i, 77, 80);
-  const uint32_t c = i.Bit(67) ? (UniformPredicateAt(warp, i, 68, 71) ? ~0u : 0)
-                               : PredicateAt(warp, i, 68, 71);
-  const int first = static_cast<int>(i.Bits(64, 3) | i.Bits(72, 5) << 3);
-  const uint32_t results[2] = {Lookup3(a, b, c, first),
-                               Lookup3(a, b, c, static_cast<int>(i.Bits(16, 8)))};
-  SetPredicate(warp, static_cast<int>(i.Bits(81, 3)), results[0]);
-  SetPredicate(warp, static_cast<int>(i.Bits(84, 3)), results[1]);
 }
 
 }  // namespace phantora::sass

@@ -80,13 +80,15 @@ void StoreLanes(Warp& warp, const Instruction& i, At at) {
 void Nothing(Warp&, const Instruction&) {}
 
 void LoadGlobal(Warp& warp, const Instruction& i) {
-  // Where its predicate does not hold it gives zeros. (It is stated the other way round: 7 less it.)
+  // Where its predicate does not hold it gives zeros. (It is stated the other way round: 7 less
+  // it.)
   if (i.Bits(64, 4) != 0) {
     const uint32_t value = warp.predicates[7 - i.Bits(64, 3)];
     const uint32_t loaded = warp.active & (i.Bit(67) ? ~value : value), all = warp.active;
     warp.active = all & ~loaded;
     const int words = std::max(kSizes[TypeOf(i)] / 4, 1);
-    for (int word = 0; word < words; ++word) Store(warp, i.destination + word, [](int) { return 0u; });
+    for (int word = 0; word < words; ++word)
+      Store(warp, i.destination + word, [](int) { return 0u; });
     warp.active = loaded;
     if (loaded == 0) return;
   }
@@ -120,15 +122,17 @@ void StoreGlobal(Warp& warp, const Instruction& i) {
 void LoadGeneric(Warp& warp, const Instruction& i) {
   alignas(64) uint64_t addresses[kLanes];
   GlobalAddresses(warp, i, addresses);
-  LoadLanes(warp, i,
-            [&](int lane, int size) { return GenericAt<false>(warp, lane, addresses[lane], size); });
+  LoadLanes(warp, i, [&](int lane, int size) {
+    return GenericAt<false>(warp, lane, addresses[lane], size);
+  });
 }
 
 void StoreGeneric(Warp& warp, const Instruction& i) {
   alignas(64) uint64_t addresses[kLanes];
   GlobalAddresses(warp, i, addresses);
-  StoreLanes(warp, i,
-             [&](int lane, int size) { return GenericAt<true>(warp, lane, addresses[lane], size); });
+  StoreLanes(warp, i, [&](int lane, int size) {
+    return GenericAt<true>(warp, lane, addresses[lane], size);
+  });
 }
 
 void LoadShared(Warp& warp, const Instruction& i) {
@@ -146,7 +150,8 @@ void StoreShared(Warp& warp, const Instruction& i) {
 void LoadLocal(Warp& warp, const Instruction& i) {
   alignas(64) uint32_t addresses[kLanes];
   SharedAddresses(warp, i, false, i.b, addresses);
-  LoadLanes(warp, i, [&](int lane, int size) { return LocalAt(warp, lane, addresses[lane], size); });
+  LoadLanes(warp, i,
+            [&](int lane, int size) { return LocalAt(warp, lane, addresses[lane], size); });
 }
 
 void StoreLocal(Warp& warp, const Instruction& i) {
@@ -177,9 +182,12 @@ void QuerySpace(Warp& warp, const Instruction& i) {
   const uint32_t mask = MaskOf([&](int lane) {
     uint32_t inside;
     switch (SpaceOf(warp, addresses[lane], &inside)) {
-      case Space::kShared: return wanted == 2;
-      case Space::kLocal: return wanted == 1;
-      default: return wanted == 0;
+      case Space::kShared:
+        return wanted == 2;
+      case Space::kLocal:
+        return wanted == 1;
+      default:
+        return wanted == 0;
     }
   });
   SetPredicate(warp, static_cast<int>(i.Bits(81, 3)), mask);
@@ -190,9 +198,11 @@ void QuerySpace(Warp& warp, const Instruction& i) {
 void CopyAsync(Warp& warp, const Instruction& i) {
   const int bytes = 4 << i.Bits(73, 2);
   alignas(64) uint64_t from[kLanes];
-  const uint32_t *const low = warp.registers[i.a.index], *const high = warp.registers[i.a.index + 1];
+  const uint32_t *const low = warp.registers[i.a.index], *const high =
+                                                             warp.registers[i.a.index + 1];
   for (int lane = 0; lane < kLanes; ++lane) {
-    from[lane] = (low[lane] | uint64_t{high[lane]} << 32) + static_cast<uint64_t>(int64_t{i.offset});
+    from[lane] =
+        (low[lane] | uint64_t{high[lane]} << 32) + static_cast<uint64_t>(int64_t{i.offset});
   }
   if (i.word.form() == 7 && !i.Bit(76) && i.Bits(64, 6) != kNoUniformRegister) {
     const uint32_t index = i.Bits(64, 6);
@@ -203,6 +213,7 @@ void CopyAsync(Warp& warp, const Instruction& i) {
   auto offset = static_cast<uint32_t>(i.word.Signed(44, 20));
   if (i.word.form() == 6) offset += warp.uniform[i.Bits(64, 6)];
   const uint32_t copied = PredicateAt(warp, i, 87, 90);
+  const bool fills = i.Bit(82);
   for (uint32_t left = warp.active; left != 0; left &= left - 1) {
     const int lane = First(left);
     uint8_t* const destination = SharedAt(warp, to[lane] + offset, bytes);
@@ -211,9 +222,13 @@ void CopyAsync(Warp& warp, const Instruction& i) {
       std::memset(destination, 0, static_cast<size_t>(bytes));
       continue;
     }
-    const uint8_t* const source = GlobalAt<false>(warp, from[lane], bytes);
+    // The lowest bits of the address say how many bytes at the end are zeros instead.
+    const int zeros = fills ? static_cast<int>(from[lane] & static_cast<uint64_t>(bytes - 1)) : 0;
+    const uint8_t* const source =
+        GlobalAt<false>(warp, from[lane] - static_cast<uint64_t>(zeros), bytes);
     if (source == nullptr) return;
-    std::memcpy(destination, source, static_cast<size_t>(bytes));
+    std::memcpy(destination, source, static_cast<size_t>(bytes - zeros));
+    std::memset(destination + bytes - zeros, 0, static_cast<size_t>(zeros));
   }
 }
 

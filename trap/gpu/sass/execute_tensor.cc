@@ -1,5 +1,5 @@
-// Products of small matrices by a warp. Which thread has which element: PTX ISA, "Matrix Fragments for
-// mma.m16n8k8 / k16", and ldmatrix.
+// Products of small matrices by a warp. Which thread has which element: PTX ISA, "Matrix Fragments
+// for mma.m16n8k8 / k16", and ldmatrix.
 #include <algorithm>
 #include <cstring>
 
@@ -26,8 +26,8 @@ inline float HighOf(uint32_t bits) {
   return AsFloat(bits & 0xffff0000);
 }
 
-// d = a b + c of 16 x k and k x 8. Sums are of doubles, rounded once: tensor cores add with about as
-// many bits as float has, in an order of their own.
+// d = a b + c of 16 x k and k x 8. Sums are of doubles, rounded once: tensor cores add with about
+// as many bits as float has, in an order of their own.
 template <Element element, int k, bool float_results>
 void MatrixProduct(Warp& warp, const Instruction& i) {
   alignas(64) float a[kRowsOfA][k], b[k][kColumnsOfB];
@@ -102,7 +102,8 @@ Handler SelectMatrixProduct(const Instruction& i) {
       // 1684 has bit 78, 1688 neither.
       return i.Bit(78) ? &MatrixProduct<Element::kTf32, 4, true>
                        : &MatrixProduct<Element::kTf32, 8, true>;
-    default: return nullptr;
+    default:
+      return nullptr;
   }
 }
 
@@ -182,8 +183,8 @@ void DoubleMatrixProduct(Warp& warp, const Instruction& i) {
   }
 }
 
-// Up to four matrices of 8 x 8 elements of 16 bits; thread 8 m + r has the address of row r of matrix
-// m, and each thread gets two neighbours of a row, or of a column.
+// Up to four matrices of 8 x 8 elements of 16 bits; thread 8 m + r has the address of row r of
+// matrix m, and each thread gets two neighbours of a row, or of a column.
 void LoadMatrix(Warp& warp, const Instruction& i) {
   constexpr int kRowBytes = 16;
   const int matrices = 1 << i.Bits(72, 2);
@@ -214,11 +215,13 @@ void StoreMatrix(Warp& warp, const Instruction& i) {
   alignas(64) uint32_t addresses[kLanes];
   SharedAddresses(warp, i, false, Source(), addresses);
   for (int matrix = 0; matrix < matrices; ++matrix) {
-    const uint32_t* const from = warp.registers[i.b.index + (i.b.index == kNoRegister ? 0 : matrix)];
+    const uint32_t* const from =
+        warp.registers[i.b.index + (i.b.index == kNoRegister ? 0 : matrix)];
     uint16_t elements[8][8];
     for (int lane = 0; lane < kLanes; ++lane) {
       const int row = lane / 4, column = lane % 4 * 2;
-      const auto low = static_cast<uint16_t>(from[lane]), high = static_cast<uint16_t>(from[lane] >> 16);
+      const auto low = static_cast<uint16_t>(from[lane]),
+                 high = static_cast<uint16_t>(from[lane] >> 16);
       (transposed ? elements[column][row] : elements[row][column]) = low;
       (transposed ? elements[column + 1][row] : elements[row][column + 1]) = high;
     }

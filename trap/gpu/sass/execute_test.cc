@@ -66,12 +66,12 @@ TEST_F(ExecuteTest, EachThreadWritesItsNumber) {
 
 TEST_F(ExecuteTest, ThreadsThatWentDifferentWaysComeTogether) {
   // if (thread < 10) a = 1; else a = 2; and who is here, within and after that.
-  const Outcome outcome = Run(Joined(
-      WithAddress(), {SetConvergence(0, 6), CompareImmediate(0, kLess, 0, 10),
-                      Guarded(BranchBy(2), 0),        // to "then"
-                      WhoIsHere(7), BranchBy(2),      // else
-                      WhoIsHere(7), BranchBy(0),      // then
-                      Converge(0), WhoIsHere(8), StoreWord(4, 7), Exit()}));
+  const Outcome outcome =
+      Run(Joined(WithAddress(), {SetConvergence(0, 6), CompareImmediate(0, kLess, 0, 10),
+                                 Guarded(BranchBy(2), 0),    // to "then"
+                                 WhoIsHere(7), BranchBy(2),  // else
+                                 WhoIsHere(7), BranchBy(0),  // then
+                                 Converge(0), WhoIsHere(8), StoreWord(4, 7), Exit()}));
   ASSERT_TRUE(outcome.done()) << Describe(outcome, *program_);
   EXPECT_EQ(At(0), 0x3ffu);
   EXPECT_EQ(At(31), ~0x3ffu);
@@ -80,13 +80,12 @@ TEST_F(ExecuteTest, ThreadsThatWentDifferentWaysComeTogether) {
 TEST_F(ExecuteTest, LoopsRunAsOftenAsEachThreadWants) {
   // R6 counts to the thread's number.
   const Outcome outcome =
-      Run(Joined(WithAddress(), {MoveImmediate(6, 0), MoveImmediate(7, 0), SetConvergence(1, 5),
-                                 MultiplyAddImmediate(8, 6, ~0u, 0),  // number - count
-                                 CompareImmediate(1, kEqual, 8, 0),
-                                 Guarded(MultiplyAddImmediate(6, 6, 1, 255), 9),
-                                 Guarded({0x0000000106067810, 0x07ffe0ff}, 9),  // IADD3 R6, R6, 1, RZ
-                                 Guarded(BranchBy(-5), 9), Converge(1), WhoIsHere(7),
-                                 StoreWord(4, 6), Exit()}));
+      Run(Joined(WithAddress(),
+                 {MoveImmediate(6, 0), MoveImmediate(7, 0), SetConvergence(1, 5),
+                  MultiplyAddImmediate(8, 6, ~0u, 0),  // number - count
+                  CompareImmediate(1, kEqual, 8, 0), Guarded(MultiplyAddImmediate(6, 6, 1, 255), 9),
+                  Guarded({0x0000000106067810, 0x07ffe0ff}, 9),  // IADD3 R6, R6, 1, RZ
+                  Guarded(BranchBy(-5), 9), Converge(1), WhoIsHere(7), StoreWord(4, 6), Exit()}));
   ASSERT_TRUE(outcome.done()) << Describe(outcome, *program_);
   for (uint32_t i = 0; i < 32; ++i) EXPECT_EQ(At(i), i);
 }
@@ -102,8 +101,8 @@ TEST_F(ExecuteTest, AFaultLeavesNothingBehind) {
 }
 
 TEST_F(ExecuteTest, MisalignedAccessesFail) {
-  const Outcome outcome = Run(
-      Joined(WithAddress(), {MultiplyAddImmediate(4, 4, 1, 0), StoreWord(4, 0), Exit()}));
+  const Outcome outcome =
+      Run(Joined(WithAddress(), {MultiplyAddImmediate(4, 4, 1, 0), StoreWord(4, 0), Exit()}));
   EXPECT_EQ(outcome.stop.reason, Stop::Reason::kMisaligned);
 }
 
@@ -147,8 +146,8 @@ TEST_F(ExecuteTest, PartsOfWarpsAndManyBlocks) {
   // word[block * 40 + thread] = block
   const Outcome outcome = Run({ReadSpecialRegister(0, kThreadX), ReadSpecialRegister(1, kBlockX),
                                MultiplyAddImmediate(6, 1, 40, 0), MoveConstant(2, kParameters),
-                               MoveConstant(3, kParameters + 4), MultiplyAddWideImmediate(4, 6, 4, 2),
-                               StoreWord(4, 1), Exit()});
+                               MoveConstant(3, kParameters + 4),
+                               MultiplyAddWideImmediate(4, 6, 4, 2), StoreWord(4, 1), Exit()});
   ASSERT_TRUE(outcome.done()) << Describe(outcome, *program_);
   for (uint32_t i = 0; i < 120; ++i) EXPECT_EQ(At(i), i / 40);
   EXPECT_EQ(At(120), 0u);
@@ -156,8 +155,8 @@ TEST_F(ExecuteTest, PartsOfWarpsAndManyBlocks) {
 
 TEST_F(ExecuteTest, ReadsSeeWhatTheLaunchHasWritten) {
   const Outcome outcome =
-      Run(Joined(WithAddress(), {StoreWord(4, 0), LoadWord(7, 4), MultiplyAddImmediate(7, 7, 2, 255),
-                                 StoreWord(4, 7), Exit()}));
+      Run(Joined(WithAddress(), {StoreWord(4, 0), LoadWord(7, 4),
+                                 MultiplyAddImmediate(7, 7, 2, 255), StoreWord(4, 7), Exit()}));
   ASSERT_TRUE(outcome.done()) << Describe(outcome, *program_);
   EXPECT_EQ(At(31), 62u);
 }

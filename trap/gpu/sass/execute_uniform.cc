@@ -117,8 +117,7 @@ void UniformSignExtend(Warp& warp, const Instruction& i) {
 }
 
 void UniformBitMask(Warp& warp, const Instruction& i) {
-  SetUniform(warp, i.destination,
-             MaskOfBits(ScalarOf(warp, i.a), ScalarOf(warp, i.b), i.Bit(75)));
+  SetUniform(warp, i.destination, MaskOfBits(ScalarOf(warp, i.a), ScalarOf(warp, i.b), i.Bit(75)));
 }
 
 void UniformLogicPredicates(Warp& warp, const Instruction& i) {
@@ -158,12 +157,23 @@ void UniformLoadConstant(Warp& warp, const Instruction& i) {
   uint64_t value;
   std::memcpy(&value, from, sizeof value);
   switch (i.Bits(73, 3)) {
-    case 0: value &= 0xff; break;
-    case 1: value = static_cast<uint64_t>(static_cast<int8_t>(value)); break;
-    case 2: value &= 0xffff; break;
-    case 3: value = static_cast<uint64_t>(static_cast<int16_t>(value)); break;
-    case 5: SetPair(warp, i.destination, value); return;
-    default: break;
+    case 0:
+      value &= 0xff;
+      break;
+    case 1:
+      value = static_cast<uint64_t>(static_cast<int8_t>(value));
+      break;
+    case 2:
+      value &= 0xffff;
+      break;
+    case 3:
+      value = static_cast<uint64_t>(static_cast<int16_t>(value));
+      break;
+    case 5:
+      SetPair(warp, i.destination, value);
+      return;
+    default:
+      break;
   }
   SetUniform(warp, i.destination, static_cast<uint32_t>(value));
 }

@@ -11,26 +11,45 @@ uint32_t Special(const Warp& warp, int number, int lane) {
   const LaunchState& launch = *warp.launch;
   const uint32_t thread = warp.first_thread + static_cast<uint32_t>(lane);
   switch (number) {
-    case kLaneId: return static_cast<uint32_t>(lane);
-    case kThreadX: return thread % launch.block.x;
-    case kThreadY: return thread / launch.block.x % launch.block.y;
-    case kThreadZ: return thread / (launch.block.x * launch.block.y);
-    case kBlockX: return warp.block->index.x;
-    case kBlockY: return warp.block->index.y;
-    case kBlockZ: return warp.block->index.z;
-    case kSharedWindowHigh: return static_cast<uint32_t>(launch.shared_window >> 32);
-    case kSharedWindowLow: return static_cast<uint32_t>(launch.shared_window);
-    case kEqualMask: return Bit(lane);
-    case kLowerMask: return Bit(lane) - 1;
-    case kLowerEqualMask: return Bit(lane) | (Bit(lane) - 1);
-    case kGreaterMask: return ~(Bit(lane) | (Bit(lane) - 1));
-    case kGreaterEqualMask: return ~(Bit(lane) - 1);
+    case kLaneId:
+      return static_cast<uint32_t>(lane);
+    case kThreadX:
+      return thread % launch.block.x;
+    case kThreadY:
+      return thread / launch.block.x % launch.block.y;
+    case kThreadZ:
+      return thread / (launch.block.x * launch.block.y);
+    case kBlockX:
+      return warp.block->index.x;
+    case kBlockY:
+      return warp.block->index.y;
+    case kBlockZ:
+      return warp.block->index.z;
+    case kSharedWindowHigh:
+      return static_cast<uint32_t>(launch.shared_window >> 32);
+    case kSharedWindowLow:
+      return static_cast<uint32_t>(launch.shared_window);
+    case kEqualMask:
+      return Bit(lane);
+    case kLowerMask:
+      return Bit(lane) - 1;
+    case kLowerEqualMask:
+      return Bit(lane) | (Bit(lane) - 1);
+    case kGreaterMask:
+      return ~(Bit(lane) | (Bit(lane) - 1));
+    case kGreaterEqualMask:
+      return ~(Bit(lane) - 1);
     // Time passes by instructions, so that it repeats.
-    case kClockLow: return static_cast<uint32_t>(launch.clock);
-    case kClockHigh: return static_cast<uint32_t>(launch.clock >> 32);
-    case kGlobalTimerLow: return static_cast<uint32_t>(launch.began + launch.clock);
-    case kGlobalTimerHigh: return static_cast<uint32_t>((launch.began + launch.clock) >> 32);
-    default: return 0;
+    case kClockLow:
+      return static_cast<uint32_t>(launch.clock);
+    case kClockHigh:
+      return static_cast<uint32_t>(launch.clock >> 32);
+    case kGlobalTimerLow:
+      return static_cast<uint32_t>(launch.began + launch.clock);
+    case kGlobalTimerHigh:
+      return static_cast<uint32_t>((launch.began + launch.clock) >> 32);
+    default:
+      return 0;
   }
 }
 
@@ -64,16 +83,21 @@ void ReadSpecialUniform(Warp& warp, const Instruction& i) {
 bool HasValue(int number) {
   switch (number) {
     case kVirtualId:
-    case kVirtualSm: return false;
-    default: return SpecialRegisterName(number) != nullptr;
+    case kVirtualSm:
+      return false;
+    default:
+      return SpecialRegisterName(number) != nullptr;
   }
 }
 
 bool Voted(uint32_t mode, uint32_t votes, uint32_t voters) {
   switch (mode) {
-    case 0: return votes == voters;
-    case 1: return votes != 0;
-    default: return votes == 0 || votes == voters;
+    case 0:
+      return votes == voters;
+    case 1:
+      return votes != 0;
+    default:
+      return votes == 0 || votes == voters;
   }
 }
 
@@ -122,10 +146,18 @@ void Shuffle(Warp& warp, const Instruction& i) {
     int from;
     bool is_inside;
     switch (mode) {
-      case 0: from = first | (by & ~segment), is_inside = from <= last; break;
-      case 1: from = lane - by, is_inside = from >= last; break;
-      case 2: from = lane + by, is_inside = from <= last; break;
-      default: from = lane ^ by, is_inside = from <= last; break;
+      case 0:
+        from = first | (by & ~segment), is_inside = from <= last;
+        break;
+      case 1:
+        from = lane - by, is_inside = from >= last;
+        break;
+      case 2:
+        from = lane + by, is_inside = from <= last;
+        break;
+      default:
+        from = lane ^ by, is_inside = from <= last;
+        break;
     }
     if (!is_inside) from = lane;
     result[lane] = a[from & 31];
@@ -153,8 +185,8 @@ void Match(Warp& warp, const Instruction& i) {
                MaskOf([&](int lane) { return result[lane] == warp.active; }));
 }
 
-// The first thread's value. The predicate holds for those that have another: this is what fits the use
-// that compilers make of it, before votes of threads that may have named different masks.
+// The first thread's value. The predicate holds for those that have another: this is what fits the
+// use that compilers make of it, before votes of threads that may have named different masks.
 void RegisterToUniform(Warp& warp, const Instruction& i) {
   const uint32_t* const a = warp.registers[i.a.index];
   const uint32_t value = a[First(warp.active)];
@@ -170,15 +202,27 @@ void ReduceWarp(Warp& warp, const Instruction& i) {
   uint32_t result = a[First(warp.active)];
   for (uint32_t left = warp.active & (warp.active - 1); left != 0; left &= left - 1) {
     const uint32_t value = a[First(left)];
-    const bool less = is_signed ? static_cast<int32_t>(value) < static_cast<int32_t>(result)
-                                : value < result;
+    const bool less =
+        is_signed ? static_cast<int32_t>(value) < static_cast<int32_t>(result) : value < result;
     switch (operation) {
-      case 0: result &= value; break;
-      case 1: result |= value; break;
-      case 2: result ^= value; break;
-      case 3: result += value; break;
-      case 4: result = less ? value : result; break;
-      default: result = less ? result : value; break;
+      case 0:
+        result &= value;
+        break;
+      case 1:
+        result |= value;
+        break;
+      case 2:
+        result ^= value;
+        break;
+      case 3:
+        result += value;
+        break;
+      case 4:
+        result = less ? value : result;
+        break;
+      default:
+        result = less ? result : value;
+        break;
     }
   }
   SetUniform(warp, i.destination, result);

@@ -47,13 +47,9 @@ inline uint32_t FlushedBits(uint32_t bits) {
 }
 inline float Saturated(float value) { return value > 0 ? (value < 1 ? value : 1.0f) : 0.0f; }
 // x86 keeps payloads and makes NaNs with a sign.
-inline uint32_t Canonical(float value) {
-  return value != value ? kNaN : AsBits(value);
-}
+inline uint32_t Canonical(float value) { return value != value ? kNaN : AsBits(value); }
 
-inline float HalfToFloat(uint32_t half) {
-  return _cvtsh_ss(static_cast<unsigned short>(half));
-}
+inline float HalfToFloat(uint32_t half) { return _cvtsh_ss(static_cast<unsigned short>(half)); }
 inline uint32_t FloatToHalf(float value) {
   return value != value ? kHalfNaN : static_cast<uint16_t>(_cvtss_sh(value, 0));
 }
@@ -80,10 +76,14 @@ inline float RoundedToOdd(double value) {
 inline uint32_t FloatToHalfIn(int mode, float value) {
   if (value != value) return kHalfNaN;
   switch (mode) {
-    case 1: return static_cast<uint16_t>(_cvtss_sh(value, _MM_FROUND_TO_NEG_INF));
-    case 2: return static_cast<uint16_t>(_cvtss_sh(value, _MM_FROUND_TO_POS_INF));
-    case 3: return static_cast<uint16_t>(_cvtss_sh(value, _MM_FROUND_TO_ZERO));
-    default: return static_cast<uint16_t>(_cvtss_sh(value, _MM_FROUND_TO_NEAREST_INT));
+    case 1:
+      return static_cast<uint16_t>(_cvtss_sh(value, _MM_FROUND_TO_NEG_INF));
+    case 2:
+      return static_cast<uint16_t>(_cvtss_sh(value, _MM_FROUND_TO_POS_INF));
+    case 3:
+      return static_cast<uint16_t>(_cvtss_sh(value, _MM_FROUND_TO_ZERO));
+    default:
+      return static_cast<uint16_t>(_cvtss_sh(value, _MM_FROUND_TO_NEAREST_INT));
   }
 }
 inline uint32_t FloatToBfloatIn(int mode, float value) {
@@ -98,10 +98,14 @@ inline uint32_t FloatToBfloatIn(int mode, float value) {
 template <typename T>
 inline T ToIntegral(int mode, T value) {
   switch (mode) {
-    case 0: return std::nearbyint(value);
-    case 1: return std::floor(value);
-    case 2: return std::ceil(value);
-    default: return std::trunc(value);
+    case 0:
+      return std::nearbyint(value);
+    case 1:
+      return std::floor(value);
+    case 2:
+      return std::ceil(value);
+    default:
+      return std::trunc(value);
   }
 }
 
@@ -110,22 +114,38 @@ template <typename T>
 inline bool CompareFloat(int comparison, T a, T b) {
   const bool ordered = a == a && b == b;
   switch (comparison) {
-    case 0: return false;
-    case 1: return a < b;
-    case 2: return a == b;
-    case 3: return a <= b;
-    case 4: return a > b;
-    case 5: return ordered && a != b;
-    case 6: return a >= b;
-    case 7: return ordered;
-    case 8: return !ordered;
-    case 9: return !(a >= b);
-    case 10: return !ordered || a == b;
-    case 11: return !(a > b);
-    case 12: return !(a <= b);
-    case 13: return a != b;
-    case 14: return !(a < b);
-    default: return true;
+    case 0:
+      return false;
+    case 1:
+      return a < b;
+    case 2:
+      return a == b;
+    case 3:
+      return a <= b;
+    case 4:
+      return a > b;
+    case 5:
+      return ordered && a != b;
+    case 6:
+      return a >= b;
+    case 7:
+      return ordered;
+    case 8:
+      return !ordered;
+    case 9:
+      return !(a >= b);
+    case 10:
+      return !ordered || a == b;
+    case 11:
+      return !(a > b);
+    case 12:
+      return !(a <= b);
+    case 13:
+      return a != b;
+    case 14:
+      return !(a < b);
+    default:
+      return true;
   }
 }
 

@@ -41,9 +41,9 @@ inline Word ReadWord(const uint8_t* bytes) {
   return word;
 }
 
-inline constexpr int kNoRegister = 255;         // RZ: reads as zero
-inline constexpr int kNoUniformRegister = 63;   // URZ
-inline constexpr int kTrue = 7;                 // PT, UPT
+inline constexpr int kNoRegister = 255;        // RZ: reads as zero
+inline constexpr int kNoUniformRegister = 63;  // URZ
+inline constexpr int kTrue = 7;                // PT, UPT
 // Where results go that nobody wants: rows of Warp beyond those of a program, and beyond its zeros.
 inline constexpr uint16_t kDiscard = 264;
 
@@ -73,14 +73,15 @@ enum class Flow : uint8_t {
   kAbsoluteCall,
   kAbsoluteReturn,
   kExit,
-  kSetConvergence,   // BSSY
-  kConverge,         // BSYNC
+  kSetConvergence,  // BSSY
+  kConverge,        // BSYNC
   kBreak,
   kWarpSync,
-  kCollective,       // WARPSYNC.COLLECTIVE: a call once the warp is together
+  kCollective,  // WARPSYNC.COLLECTIVE: a call once the warp is together
   kBarrier,
   kYield,
-  kReadsClock,  // or another special register: done as kPlain, once the launch's clock is up to date
+  kReadsClock,  // or another special register: done as kPlain, once the launch's clock is up to
+                // date
   kTrap,
 };
 
@@ -88,8 +89,8 @@ struct alignas(64) Instruction {
   Handler handler = nullptr;
   Word word;
   Source a, b, c;
-  int32_t offset = 0;           // of a memory access, in bytes
-  uint32_t target = 0;          // of a branch: an index of an instruction
+  int32_t offset = 0;   // of a memory access, in bytes
+  uint32_t target = 0;  // of a branch: an index of an instruction
   uint16_t destination = kDiscard;
   uint8_t guard = kTrue;
   bool guard_inverted = false;

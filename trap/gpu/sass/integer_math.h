@@ -12,14 +12,22 @@ namespace phantora::sass {
 template <typename T>
 constexpr bool Compare(int comparison, T a, T b) {
   switch (comparison) {
-    case 0: return false;
-    case 1: return a < b;
-    case 2: return a == b;
-    case 3: return a <= b;
-    case 4: return a > b;
-    case 5: return a != b;
-    case 6: return a >= b;
-    default: return true;
+    case 0:
+      return false;
+    case 1:
+      return a < b;
+    case 2:
+      return a == b;
+    case 3:
+      return a <= b;
+    case 4:
+      return a > b;
+    case 5:
+      return a != b;
+    case 6:
+      return a >= b;
+    default:
+      return true;
   }
 }
 inline bool CompareWords(int comparison, bool is_signed, uint32_t a, uint32_t b) {
@@ -112,8 +120,8 @@ inline uint32_t ComputeAddress(const EffectiveAddress& how, uint32_t a, uint32_t
   return static_cast<uint32_t>(sum);
 }
 
-// FLO: the place of the highest one, or of the highest bit that is not the sign; all ones if there is
-// none.
+// FLO: the place of the highest one, or of the highest bit that is not the sign; all ones if there
+// is none.
 inline uint32_t LeadingOne(uint32_t value, bool is_signed, bool as_shift) {
   if (is_signed && static_cast<int32_t>(value) < 0) value = ~value;
   if (value == 0) return ~0u;
@@ -142,6 +150,11 @@ inline uint32_t MaskOfBits(uint32_t at, uint32_t width, bool wrap) {
   if (at >= 32) return 0;
   const uint64_t ones = (uint64_t{1} << std::min(width, 32u)) - 1;
   return static_cast<uint32_t>(ones << at);
+}
+
+inline uint32_t MinMax(bool is_signed, bool minimum, uint32_t a, uint32_t b) {
+  const bool less = is_signed ? static_cast<int32_t>(a) < static_cast<int32_t>(b) : a < b;
+  return less == minimum ? a : b;
 }
 
 }  // namespace phantora::sass

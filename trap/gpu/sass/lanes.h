@@ -133,7 +133,8 @@ inline __attribute__((always_inline)) uint32_t MaskOf(Is is) {
 }
 
 // Predicates, and what sets them.
-inline uint32_t PredicateAt(const Warp& warp, const Instruction& instruction, int at, int inverted) {
+inline uint32_t PredicateAt(const Warp& warp, const Instruction& instruction, int at,
+                            int inverted) {
   const uint32_t value = warp.predicates[instruction.Bits(at, 3)];
   return instruction.Bit(inverted) ? ~value : value;
 }

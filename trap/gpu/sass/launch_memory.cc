@@ -25,7 +25,8 @@ bool LaunchMemory::Find(uint64_t page, Entry& entry) {
   const uint64_t address = page * kPage;
   const auto piece = space_.Find(address);
   if (!piece) return false;
-  // Nothing of this address space changes while the launch lasts, so that pages can be read in place.
+  // Nothing of this address space changes while the launch lasts, so that pages can be read in
+  // place.
   if (piece->length >= kPage && piece->offset % kPage == 0) {
     if (DeviceMemory* const device = piece->memory->AsDevice()) {
       uint64_t contiguous;

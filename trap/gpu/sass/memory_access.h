@@ -15,8 +15,10 @@ inline constexpr int kSizes[8] = {1, 1, 2, 2, 4, 8, 16, 16};
 // A value of at most four bytes as a register holds it.
 inline uint32_t Loaded(const uint8_t* from, int type) {
   switch (type) {
-    case 0: return *from;
-    case 1: return static_cast<uint32_t>(static_cast<int32_t>(static_cast<int8_t>(*from)));
+    case 0:
+      return *from;
+    case 1:
+      return static_cast<uint32_t>(static_cast<int32_t>(static_cast<int8_t>(*from)));
     case 2: {
       uint16_t value;
       std::memcpy(&value, from, 2);
@@ -41,7 +43,8 @@ inline void GlobalAddresses(const Warp& warp, const Instruction& i, uint64_t* ad
   auto offset = static_cast<uint64_t>(int64_t{i.offset});
   const Source& uniform = i.c.kind == Source::Kind::kUniform ? i.c : i.b;
   const bool has_uniform = uniform.kind == Source::Kind::kUniform;
-  if (has_uniform) offset += ScalarOf(warp, uniform) | uint64_t{HighScalarOf(warp, uniform, false)} << 32;
+  if (has_uniform)
+    offset += ScalarOf(warp, uniform) | uint64_t{HighScalarOf(warp, uniform, false)} << 32;
   // With a uniform base the register may have 32 bits, which bit 90 says.
   if (has_uniform ? i.Bit(90) : i.Bit(72)) {
     const uint32_t* const high = warp.registers[i.a.index + 1];
@@ -53,10 +56,10 @@ inline void GlobalAddresses(const Warp& warp, const Instruction& i, uint64_t* ad
   }
 }
 
-// Addresses of 32 bits: a register, with a factor if `scaled`, a uniform register in b or c, and the
-// offset.
-inline void SharedAddresses(const Warp& warp, const Instruction& i, bool scaled, const Source& uniform,
-                            uint32_t* addresses) {
+// Addresses of 32 bits: a register, with a factor if `scaled`, a uniform register in b or c, and
+// the offset.
+inline void SharedAddresses(const Warp& warp, const Instruction& i, bool scaled,
+                            const Source& uniform, uint32_t* addresses) {
   const uint32_t* const base = warp.registers[i.a.index];
   uint32_t add = static_cast<uint32_t>(i.offset);
   if (uniform.kind == Source::Kind::kUniform) add += warp.uniform[uniform.index];
@@ -67,8 +70,8 @@ inline void SharedAddresses(const Warp& warp, const Instruction& i, bool scaled,
 
 enum class Space : uint8_t { kGlobal, kShared, kLocal };
 
-// Where `bytes` at an address are, for reading or (`write`) for both; nullptr after a failure, which
-// the warp then has. They must not cross a multiple of `bytes`, as hardware demands.
+// Where `bytes` at an address are, for reading or (`write`) for both; nullptr after a failure,
+// which the warp then has. They must not cross a multiple of `bytes`, as hardware demands.
 inline uint8_t* SharedAt(Warp& warp, uint32_t address, int bytes) {
   if (address % static_cast<uint32_t>(bytes) != 0) {
     warp.Fail(Stop::Reason::kMisaligned, address);
@@ -120,14 +123,17 @@ template <bool write>
 inline uint8_t* GenericAt(Warp& warp, int lane, uint64_t address, int bytes) {
   uint32_t inside = 0;
   switch (SpaceOf(warp, address, &inside)) {
-    case Space::kShared: return SharedAt(warp, inside, bytes);
-    case Space::kLocal: return LocalAt(warp, lane, inside, bytes);
-    default: return GlobalAt<write>(warp, address, bytes);
+    case Space::kShared:
+      return SharedAt(warp, inside, bytes);
+    case Space::kLocal:
+      return LocalAt(warp, lane, inside, bytes);
+    default:
+      return GlobalAt<write>(warp, address, bytes);
   }
 }
 
-// Bytes to and from the registers from `index` on; where a program names more than there are, they are
-// zeros, or nobody's.
+// Bytes to and from the registers from `index` on; where a program names more than there are, they
+// are zeros, or nobody's.
 inline void LoadInto(Warp& warp, int index, int lane, const uint8_t* from, int type) {
   const int bytes = kSizes[type];
   if (bytes <= 4) {

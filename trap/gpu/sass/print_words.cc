@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <string>
 
-#include "trap/gpu/sass/decoder.h"
+#include "trap/gpu/sass/printer.h"
 
 int main() {
   using namespace phantora::sass;

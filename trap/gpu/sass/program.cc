@@ -24,8 +24,8 @@ Program::Program(absl::Span<const uint8_t> code, Architecture architecture)
   instructions_.reserve(count);
   understood_.reserve(count);
   for (size_t index = 0; index < count; ++index) {
-    Decoded decoded = Decode(ReadWord(&code_[index * kWordBytes]), architecture,
-                             static_cast<uint32_t>(index));
+    Decoded decoded =
+        Decode(ReadWord(&code_[index * kWordBytes]), architecture, static_cast<uint32_t>(index));
     understood_.push_back(decoded.encoding != nullptr);
     if (decoded.encoding == nullptr) {
       const Word word = decoded.instruction.word;

@@ -10,8 +10,8 @@ namespace {
 using Path = Warp::Path;
 using State = Warp::Path::State;
 
-// Threads that wait for others of their warp, which may spin for them: after so many instructions it is
-// another path's turn.
+// Threads that wait for others of their warp, which may spin for them: after so many instructions
+// it is another path's turn.
 constexpr uint64_t kTurn = 4096;
 // Of threads that wait for others of their warp in a loop, before others need not wait for them.
 constexpr uint32_t kMostYields = 1024;
@@ -115,15 +115,16 @@ class Runner {
 
   void Step(const Instruction& i) {
     switch (i.flow) {
-      case Flow::kBranch: Branch(i); return;
+      case Flow::kBranch:
+        Branch(i);
+        return;
       case Flow::kReadsClock:
         i.handler(warp_, i);
         ++warp_.pc;
         return;
       case Flow::kDivergence: {
         // Whether the threads that execute it are those that a register names. All go the same way.
-        const uint32_t named =
-            i.a.negate ? ~warp_.uniform[i.a.index] : warp_.uniform[i.a.index];
+        const uint32_t named = i.a.negate ? ~warp_.uniform[i.a.index] : warp_.uniform[i.a.index];
         const bool wants_equal = i.Bits(32, 2) == 3;
         warp_.pc = (warp_.active == named) == wants_equal ? i.target : warp_.pc + 1;
         return;
@@ -133,12 +134,16 @@ class Runner {
         warp_.pc = i.target;
         return;
       case Flow::kReturn:
-      case Flow::kIndirectBranch: IndirectBranch(i); return;
+      case Flow::kIndirectBranch:
+        IndirectBranch(i);
+        return;
       case Flow::kUniformIndirectBranch:
         LeaveOthers();
         JumpTo(i, warp_.uniform[i.a.index]);
         return;
-      case Flow::kExit: Exit(i); return;
+      case Flow::kExit:
+        Exit(i);
+        return;
       case Flow::kSetConvergence: {
         uint32_t* const row = warp_.convergence[i.Bits(16, 4)];
         const uint32_t* const mask = warp_.ActiveRow();
@@ -148,7 +153,9 @@ class Runner {
         ++warp_.pc;
         return;
       }
-      case Flow::kConverge: Converge(i); return;
+      case Flow::kConverge:
+        Converge(i);
+        return;
       case Flow::kBreak: {
         const uint32_t leaving = warp_.active & PredicateAt(warp_, i, 87, 90);
         LeaveConvergence(static_cast<uint8_t>(i.Bits(16, 4)), leaving);
@@ -156,14 +163,20 @@ class Runner {
         Release();
         return;
       }
-      case Flow::kWarpSync: WarpSync(i); return;
-      case Flow::kBarrier: Barrier(i); return;
+      case Flow::kWarpSync:
+        WarpSync(i);
+        return;
+      case Flow::kBarrier:
+        Barrier(i);
+        return;
       case Flow::kYield:
         ++warp_.pc;
         Yield();
         return;
       case Flow::kAbsoluteCall:
-      case Flow::kAbsoluteReturn: AbsoluteBranch(i); return;
+      case Flow::kAbsoluteReturn:
+        AbsoluteBranch(i);
+        return;
       default:
         warp_.Fail(Stop::Reason::kTrap);
         return;
@@ -191,9 +204,7 @@ class Runner {
   }
 
   // Each group of threads that go to the same place is a path.
-  void IndirectBranch(const Instruction& i) {
-    JumpTo(i, TakeAlike(i));
-  }
+  void IndirectBranch(const Instruction& i) { JumpTo(i, TakeAlike(i)); }
   // To an address of the GPU's memory.
   void AbsoluteBranch(const Instruction& i) {
     if (i.a.kind != Source::Kind::kRegister) {
@@ -269,9 +280,9 @@ class Runner {
   // and again are not kept: the latter may wait for what the former do next, as with a lock.
   void Yield() {
     if (warp_.paths.empty()) return;
-    const bool any_ready = std::any_of(warp_.paths.begin(), warp_.paths.end(), [](const Path& path) {
-      return path.state == State::kReady;
-    });
+    const bool any_ready =
+        std::any_of(warp_.paths.begin(), warp_.paths.end(),
+                    [](const Path& path) { return path.state == State::kReady; });
     if (any_ready) {
       warp_.yields = 0;
     } else if (++warp_.yields == kMostYields) {
@@ -304,9 +315,8 @@ class Runner {
       std::vector<Path> going;
       std::erase_if(warp_.paths, [&](const Path& other) {
         if (!WaitsWith(path, other)) return false;
-        const auto same = std::find_if(going.begin(), going.end(), [&](const Path& one) {
-          return one.pc == other.pc + 1;
-        });
+        const auto same = std::find_if(going.begin(), going.end(),
+                                       [&](const Path& one) { return one.pc == other.pc + 1; });
         if (same != going.end()) {
           same->threads |= other.threads;
         } else {
@@ -397,9 +407,8 @@ bool ReleaseBarriers(absl::Span<Warp* const> warps, BlockState& block) {
           warp->barrier_count = barrier.count;
           warp->barrier_result = path.wanted == 1 ? barrier.all : barrier.any;
         }
-        const auto same = std::find_if(going.begin(), going.end(), [&](const Path& one) {
-          return one.pc == path.pc + 1;
-        });
+        const auto same = std::find_if(going.begin(), going.end(),
+                                       [&](const Path& one) { return one.pc == path.pc + 1; });
         if (same != going.end()) {
           same->threads |= path.threads;
         } else {

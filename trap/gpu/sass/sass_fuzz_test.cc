@@ -1,5 +1,6 @@
-// Machine code is a tracee's: whatever its words are, executing them must end, and touch nothing but the
-// launch's memory. Words are made from the encodings' rows, so that most are accepted, and then spoiled.
+// Machine code is a tracee's: whatever its words are, executing them must end, and touch nothing
+// but the launch's memory. Words are made from the encodings' rows, so that most are accepted, and
+// then spoiled.
 //
 //   sass_fuzz_test [PROGRAMS [SEED]]
 #include <gtest/gtest.h>
@@ -81,11 +82,19 @@ class Maker {
         if (operand.inverted != 0) Put(word, operand.inverted, 1, Below(2));
         return;
       case OperandKind::kPredicateResult:
-      case OperandKind::kUniformPredicateResult: Put(word, operand.at, 3, Below(8)); return;
-      case OperandKind::kExactly: Put(word, operand.at, operand.width, operand.value); return;
+      case OperandKind::kUniformPredicateResult:
+        Put(word, operand.at, 3, Below(8));
+        return;
+      case OperandKind::kExactly:
+        Put(word, operand.at, operand.width, operand.value);
+        return;
       case OperandKind::kUnsigned:
-      case OperandKind::kSigned: Put(word, operand.at, operand.width, random_()); return;
-      case OperandKind::kSpecialRegister: Put(word, 72, 8, 0x20 + Below(8)); return;
+      case OperandKind::kSigned:
+        Put(word, operand.at, operand.width, random_());
+        return;
+      case OperandKind::kSpecialRegister:
+        Put(word, 72, 8, 0x20 + Below(8));
+        return;
       case OperandKind::kTarget:
         // Nearby, mostly.
         Put(word, 16, 8, 0);
@@ -95,7 +104,8 @@ class Maker {
         Put(word, 40, 24, Below(4) == 0 ? random_() : Below(64) * 16);
         for (const int at : {70, 71, 76, 90, 91}) Put(word, at, 1, 1);
         return;
-      default: return;
+      default:
+        return;
     }
   }
 
@@ -113,9 +123,12 @@ TEST(SassFuzzTest, AnyCodeEnds) {
   for (size_t i = 0; i < bank.size(); ++i) bank[i] = static_cast<uint8_t>(i * 7);
   uint64_t accepted = 0, words = 0, done = 0;
   for (int i = 0; i < programs; ++i) {
-    std::vector<Word> code = {ReadSpecialRegister(0, 0x21), ReadSpecialRegister(1, 0x25),
-                              MoveImmediate(2, static_cast<uint32_t>(kAt)), MoveImmediate(3, 0),
-                              MultiplyAddWideImmediate(4, 0, 16, 2), CompareImmediate(0, 1, 0, 7)};
+    std::vector<Word> code = {ReadSpecialRegister(0, 0x21),
+                              ReadSpecialRegister(1, 0x25),
+                              MoveImmediate(2, static_cast<uint32_t>(kAt)),
+                              MoveImmediate(3, 0),
+                              MultiplyAddWideImmediate(4, 0, 16, 2),
+                              CompareImmediate(0, 1, 0, 7)};
     const uint64_t length = 1 + maker.Below(40);
     for (uint64_t at = 0; at < length; ++at) {
       Word word = maker.Make();

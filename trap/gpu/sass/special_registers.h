@@ -33,29 +33,52 @@ enum SpecialRegister : int {
 // nullptr: it is not known.
 constexpr const char* SpecialRegisterName(int number) {
   switch (number) {
-    case kLaneId: return "SR_LANEID";
-    case kVirtualId: return "SR_VIRTID";
-    case kThreadX: return "SR_TID.X";
-    case kThreadY: return "SR_TID.Y";
-    case kThreadZ: return "SR_TID.Z";
-    case kBlockX: return "SR_CTAID.X";
-    case kBlockY: return "SR_CTAID.Y";
-    case kBlockZ: return "SR_CTAID.Z";
-    case kSharedWindowHigh: return "SR_SWINHI";
-    case kSharedWindowLow: return "SR_SWINLO";
-    case kEqualMask: return "SR_EQMASK";
-    case kLowerMask: return "SR_LTMASK";
-    case kLowerEqualMask: return "SR_LEMASK";
-    case kGreaterMask: return "SR_GTMASK";
-    case kGreaterEqualMask: return "SR_GEMASK";
-    case kVirtualSm: return "SR_VIRTUALSMID";
-    case kClockLow: return "SR_CLOCKLO";
-    case kClockHigh: return "SR_CLOCKHI";
-    case kGlobalTimerLow: return "SR_GLOBALTIMERLO";
-    case kGlobalTimerHigh: return "SR_GLOBALTIMERHI";
-    case kClusterBlockId: return "SR_CgaCtaId";
-    case kZero: return "SRZ";
-    default: return nullptr;
+    case kLaneId:
+      return "SR_LANEID";
+    case kVirtualId:
+      return "SR_VIRTID";
+    case kThreadX:
+      return "SR_TID.X";
+    case kThreadY:
+      return "SR_TID.Y";
+    case kThreadZ:
+      return "SR_TID.Z";
+    case kBlockX:
+      return "SR_CTAID.X";
+    case kBlockY:
+      return "SR_CTAID.Y";
+    case kBlockZ:
+      return "SR_CTAID.Z";
+    case kSharedWindowHigh:
+      return "SR_SWINHI";
+    case kSharedWindowLow:
+      return "SR_SWINLO";
+    case kEqualMask:
+      return "SR_EQMASK";
+    case kLowerMask:
+      return "SR_LTMASK";
+    case kLowerEqualMask:
+      return "SR_LEMASK";
+    case kGreaterMask:
+      return "SR_GTMASK";
+    case kGreaterEqualMask:
+      return "SR_GEMASK";
+    case kVirtualSm:
+      return "SR_VIRTUALSMID";
+    case kClockLow:
+      return "SR_CLOCKLO";
+    case kClockHigh:
+      return "SR_CLOCKHI";
+    case kGlobalTimerLow:
+      return "SR_GLOBALTIMERLO";
+    case kGlobalTimerHigh:
+      return "SR_GLOBALTIMERHI";
+    case kClusterBlockId:
+      return "SR_CgaCtaId";
+    case kZero:
+      return "SRZ";
+    default:
+      return nullptr;
   }
 }
 

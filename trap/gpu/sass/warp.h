@@ -13,7 +13,7 @@ namespace phantora::sass {
 
 inline constexpr int kLanes = 32;
 inline constexpr uint32_t kAllLanes = ~0u;
-inline constexpr int kConstantBanks = 32;     // that a word can name
+inline constexpr int kConstantBanks = 32;       // that a word can name
 inline constexpr int kConstantBytes = 1 << 16;  // of each
 
 // Bit `lane` of `mask`.
@@ -25,20 +25,20 @@ inline int First(uint32_t mask) { return __builtin_ctz(mask); }
 struct Stop {
   enum class Reason : uint8_t {
     kNone,
-    kUnmapped,     // an access to memory that is not there
-    kMisaligned,   // an address that is not a multiple of the access's size
-    kOutOfRange,   // beyond shared, local or constant memory
-    kTrap,         // the program says so: an assertion
-    kBadTarget,    // a jump to where there is no instruction
-    kRefused,      // an instruction that is not understood, with certain operands
-    kDeadlock,     // nobody can go on
-    kTooLong,      // more instructions than the launch may take
-    kNoMemory,     // of this machine
+    kUnmapped,    // an access to memory that is not there
+    kMisaligned,  // an address that is not a multiple of the access's size
+    kOutOfRange,  // beyond shared, local or constant memory
+    kTrap,        // the program says so: an assertion
+    kBadTarget,   // a jump to where there is no instruction
+    kRefused,     // an instruction that is not understood, with certain operands
+    kDeadlock,    // nobody can go on
+    kTooLong,     // more instructions than the launch may take
+    kNoMemory,    // of this machine
   };
   Reason reason = Reason::kNone;
-  uint64_t address = 0;        // of the access
-  uint32_t instruction = 0;    // its index
-  const char* what = "";       // for kRefused
+  uint64_t address = 0;      // of the access
+  uint32_t instruction = 0;  // its index
+  const char* what = "";     // for kRefused
 };
 
 struct Dims {
@@ -51,14 +51,14 @@ struct LaunchState {
   Architecture architecture = 80;
   Dims grid, block, cluster;
   std::array<const uint8_t*, kConstantBanks> constants{};  // kConstantBytes + 16 each
-  int registers = kNoRegister;    // of a thread
-  uint32_t shared_bytes = 0;      // of a block
-  uint64_t shared_window = 0;     // of generic addresses, 16 MiB each
+  int registers = kNoRegister;                             // of a thread
+  uint32_t shared_bytes = 0;                               // of a block
+  uint64_t shared_window = 0;                              // of generic addresses, 16 MiB each
   uint64_t local_window = 0;
   LaunchMemory* memory = nullptr;
-  uint64_t code_address = 0;      // of the first instruction
-  uint64_t clock = 0;             // warp instructions so far
-  uint64_t began = 0;             // ns, what the GPU's timer said
+  uint64_t code_address = 0;  // of the first instruction
+  uint64_t clock = 0;         // warp instructions so far
+  uint64_t began = 0;         // ns, what the GPU's timer said
   uint64_t thread_instructions = 0;
 };
 inline constexpr uint32_t kWindowBytes = 1 << 24;
@@ -72,7 +72,7 @@ struct BlockState {
   struct Barrier {
     uint32_t arrived = 0;   // threads
     uint32_t expected = 0;  // 0: all that have not exited
-    uint32_t count = 0;    // of those for whom a reduction's predicate holds
+    uint32_t count = 0;     // of those for whom a reduction's predicate holds
     bool all = true, any = false;
   };
   std::array<Barrier, 16> barriers{};
@@ -113,7 +113,7 @@ class Warp {
   BlockState* block = nullptr;
   uint32_t first_thread = 0;  // of lane 0, in the block
   uint32_t warp_index = 0;
-  uint32_t yields = 0;        // in a row, while all others wait
+  uint32_t yields = 0;         // in a row, while all others wait
   uint32_t barrier_count = 0;  // results of BAR.RED, for B2R.RESULT
   bool barrier_result = false;
   Stop stop;

@@ -146,9 +146,11 @@ EmulatedCluster::EmulatedCluster(const Options& options, Parts parts)
     if (const auto& most = options.session->execute;
         most.value_or(1) > 0 && KernelExecution::IsPossible()) {
       KernelExecution::Budget budget = KernelExecution::kUnlimited;
-      if (most) {
-        budget = {.per_launch = static_cast<uint64_t>(*most)};
+      if (most == SessionOptions::kSmallExecution) {
+        budget = {.per_launch = SessionOptions::kSmallExecution};
         budget.ShareBy(options.plan->hosts() * options.plan->gpus_per_host());
+      } else if (most) {
+        budget.per_launch = static_cast<uint64_t>(*most);
       }
       execution_ = std::make_unique<KernelExecution>(options.plan->profile.sm_architecture(), budget);
       services_.execution = execution_.get();

@@ -66,7 +66,6 @@ std::string CheckBytes(const std::string& given) {
   return absl::StrCat("'", given, "' is neither 'full' nor a number of bytes");
 }
 
-constexpr int64_t kSmallExecution = 50'000'000;
 
 // "off", "small", "all" or a number of thread instructions.
 std::string CheckExecution(const std::string& given) {
@@ -310,15 +309,15 @@ void Parser::AddExecution() {
   app_.add_option_function<std::string>(
           "--execute",
           [this](const std::string& given) {
-            int64_t most = kSmallExecution;
+            int64_t most = SessionOptions::kSmallExecution;
             if (given == "off") most = 0;
             if (int64_t number; absl::SimpleAtoi(given, &number)) most = number;
             options_.execute = most;
             if (given == "all") options_.execute.reset();
           },
-          "which kernels are executed, so that their results are real. small: those that take at "
-          "most N = 50,000,000 instructions of threads, as far as that takes about as long as the "
-          "rest of the emulation; all: as long as it may take; off: none, results are zeros")
+          "which kernels are executed, so that their results are real. N: those that take at most N "
+          "instructions of threads; small: 50,000,000, until a process has one that takes more, "
+          "and then little; all: as long as it may take; off: none, results are zeros")
       ->check(CheckExecution)
       ->type_name("off|small|all|N")
       ->default_str("small")

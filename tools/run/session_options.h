@@ -28,8 +28,10 @@ struct SessionOptions {
   // Everything that GPUs' memory goes through is done a second time, plainly, and compared.
   bool check_gpu_memory = false;
   bool native_nccl = false;             // the program's own libnccl.so.2 is left in place
+  // Of --execute small.
+  static constexpr int64_t kSmallExecution = 50'000'000;
   // Thread instructions of the most expensive kernel that is executed; 0: none is, nullopt: all are.
-  std::optional<int64_t> execute = 50'000'000;
+  std::optional<int64_t> execute = kSmallExecution;
   int64_t largest_reduction = 1 << 20;  // bytes; of larger ones NCCL's result is rank 0's share
   std::string driver = "auto";
   bool force_driver_abi = false;

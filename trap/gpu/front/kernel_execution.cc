@@ -38,10 +38,13 @@ Progress KernelExecution::Run(ExecutionContext& context, const Launch& wanted) {
 
   uint64_t most = budget_.per_launch;
   const bool limited = budget_.per_launch_on_average != 0;
-  if (limited) most = std::min(most, std::max(process.credit, budget_.always));
+  if (limited) {
+    most = std::min(
+        most, process.skipped > 0 ? budget_.always : std::max(process.credit, budget_.always));
+  }
   const Shape shape = {wanted.fingerprint, wanted.code_bytes, qmd.grid.count(), qmd.block.count()};
-  if (const auto known = predicted_.find(shape);
-      known != predicted_.end() && known->second > most) {
+  if (const auto known = takes_more_.find(shape);
+      known != takes_more_.end() && known->second > most) {
     const bool never = known->second > budget_.per_launch;
     Skip(process, never ? counters_.too_long : counters_.over_budget, title, "it takes too long");
     return Progress::kDone;
@@ -73,9 +76,9 @@ Progress KernelExecution::Run(ExecutionContext& context, const Launch& wanted) {
     launch.constants[bank] = banks_[bank];
   }
   const sass::Outcome outcome = executor_.Run(launch, *program, context.memory(), most);
-  if (outcome.predicted > 0) {
-    if (predicted_.size() >= kMostShapes) predicted_.clear();
-    predicted_[shape] = outcome.predicted;
+  if (outcome.stop.reason == sass::Stop::Reason::kTooLong) {
+    if (takes_more_.size() >= kMostShapes) takes_more_.clear();
+    takes_more_[shape] = outcome.thread_instructions;
   }
   if (limited) process.credit -= std::min(process.credit, outcome.thread_instructions);
   return Finish(context, wanted, process, *program, outcome);
@@ -106,7 +109,8 @@ Progress KernelExecution::Finish(ExecutionContext& context, const Launch& launch
       return Progress::kDone;
     case Reason::kTooLong:
       Skip(process,
-           outcome.predicted > budget_.per_launch ? counters_.too_long : counters_.over_budget,
+           outcome.thread_instructions > budget_.per_launch ? counters_.too_long
+                                                            : counters_.over_budget,
            title, sass::Describe(outcome, program));
       return Progress::kDone;
     case Reason::kUnmapped:
@@ -130,7 +134,12 @@ Progress KernelExecution::Finish(ExecutionContext& context, const Launch& launch
 void KernelExecution::Skip(Process& process, uint64_t& counter, const std::string& title,
                            const std::string& why) {
   ++counter;
-  if (process.skipped++ == 0) process.first = absl::StrCat(title, ": ", why);
+  const bool is_first = process.skipped++ == 0;
+  if (is_first) process.first = absl::StrCat(title, ": ", why);
+  // From its first on a process has no results of its own: that one is worth knowing.
+  if (is_first || &counter == &counters_.refused) {
+    if (refusals_.size() < kMostRefusals) ++refusals_[{title, why}];
+  }
 }
 
 void KernelExecution::ProcessDied(pid_t process) {
@@ -150,7 +159,6 @@ void KernelExecution::NotExecuted(pid_t process, const std::string& title, std::
 
 void KernelExecution::Refuse(Process& process, const std::string& title, std::string why) {
   Skip(process, counters_.refused, title, why);
-  if (refusals_.size() < kMostRefusals) ++refusals_[{title, std::move(why)}];
 }
 
 std::vector<std::string> KernelExecution::Refusals(size_t most) const {

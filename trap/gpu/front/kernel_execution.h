@@ -27,13 +27,14 @@ class KernelExecution {
   struct Budget {
     // Of one launch; more expensive ones are skipped. About 10^9 take a second.
     uint64_t per_launch = 50'000'000;
-    // A process begins with `at_first` and gets `per_launch_on_average` more by every launch, so
-    // that executing takes about as long as everything else that a launch takes here. 0: as much as
-    // it wants.
+    // A process begins with `at_first` and gets `per_launch_on_average` more by every launch. 0: as
+    // much as it wants.
     uint64_t at_first = 4'000'000'000;
-    uint64_t per_launch_on_average = 25'000;
-    // Is never too much, so that programs that decide by small results always see them.
-    uint64_t always = 500'000;
+    uint64_t per_launch_on_average = 2'000'000;
+    // Is never too much, so that programs that decide by small results always see them. Once a
+    // launch of a process was skipped, what it computes is not its own any more, and this is all it
+    // gets.
+    uint64_t always = 100'000;
 
     // For a run of that many GPUs, which this machine's processors all compute for.
     void ShareBy(int gpus) {
@@ -73,8 +74,8 @@ class KernelExecution {
     uint64_t skipped() const { return too_long + over_budget + refused + failed; }
   };
   const Counters& counters() const { return counters_; }
-  // Kernels that were refused, with the first reason for each and how many launches that were, the
-  // most frequent first.
+  // Kernels that were refused, and of each process the first that was skipped, with the first
+  // reason for each and how many launches that were, the most frequent first.
   std::vector<std::string> Refusals(size_t most) const;
 
  private:
@@ -83,7 +84,7 @@ class KernelExecution {
     uint64_t executed = 0, skipped = 0;
     std::string first;  // why the first was skipped
   };
-  // A kernel in a shape, of which is known what it takes: near enough, also for what data decide.
+  // A kernel in a shape that has been given up once: others like it are not tried.
   struct Shape {
     uint64_t fingerprint, code_bytes, blocks, threads;
     bool operator==(const Shape&) const = default;
@@ -106,7 +107,7 @@ class KernelExecution {
   sass::ProgramCache programs_;
   sass::Executor executor_;
   absl::flat_hash_map<pid_t, Process> processes_;
-  absl::flat_hash_map<Shape, uint64_t> predicted_;
+  absl::flat_hash_map<Shape, uint64_t> takes_more_;  // than so many thread instructions
   std::map<std::pair<std::string, std::string>, uint64_t> refusals_;
   std::vector<uint8_t> code_;
   std::vector<uint8_t> banks_[8];

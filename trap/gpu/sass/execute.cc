@@ -20,19 +20,12 @@ constexpr size_t kMostBlocks = 256;
 constexpr size_t kMostIdle = 2;
 // Of this machine, for what a launch writes.
 constexpr uint64_t kMostBytes = uint64_t{4} << 30;
-// Block 0 may differ from the others.
-constexpr uint64_t kMostBeyondPrediction = 4;
 constexpr uint64_t kMostThreads = 1024;
 constexpr uint32_t kMostShared = 1 << 18;
 // On sm_90 the addresses of shared memory begin behind what the hardware keeps for itself.
 constexpr uint32_t kReservedShared = 1024;
 
 constexpr uint64_t kSharedWindow = 0x7f4000000000, kLocalWindow = 0x7f5000000000;
-
-uint64_t Times(uint64_t a, uint64_t b) {
-  uint64_t product = 0;
-  return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
-}
 
 }  // namespace
 
@@ -143,7 +136,8 @@ Outcome Executor::Run(const Launch& launch, const Program& program, AddressSpace
   }
 
   std::deque<std::unique_ptr<Block>> running;
-  uint64_t started = 0, finished = 0, limit = most;
+  uint64_t started = 0, finished = 0;
+  const uint64_t turn = std::clamp(most / kLanes, kLeastTurnOfBlock, kTurnOfBlock);
   const auto give_back = [&](std::unique_ptr<Block> block) {
     if (idle_.size() < kMostIdle) idle_.push_back(std::move(block));
   };
@@ -160,30 +154,16 @@ Outcome Executor::Run(const Launch& launch, const Program& program, AddressSpace
       running.push_back(std::move(running.front()));
       running.pop_front();
     }
-    const bool alone = started == 1 && finished == 0;
-    // While only the first block has run: what it may take if all others take as much.
-    const uint64_t share = most / blocks;
-    const uint64_t turn =
-        alone ? std::clamp(share / kLanes, kLeastTurnOfBlock, kTurnOfBlock) : kTurnOfBlock;
     const WarpState now = running.back()->Run(program, turn, outcome.stop);
     // An instruction counts also where all threads of the warp are guarded out.
-    const uint64_t done = std::max(state.thread_instructions, state.clock);
-    outcome.thread_instructions = done;
+    outcome.thread_instructions = std::max(state.thread_instructions, state.clock);
     if (now == WarpState::kStopped) break;
     if (now == WarpState::kExited) {
       give_back(std::move(running.back()));
       running.pop_back();
-      if (++finished == 1) {
-        outcome.predicted = Times(done, blocks);
-        if (outcome.predicted > most) {
-          outcome.stop = {.reason = Stop::Reason::kTooLong};
-          break;
-        }
-        limit = std::max(most, outcome.predicted * kMostBeyondPrediction);
-      }
+      ++finished;
     }
-    if (done > limit || (alone && done > share)) {
-      outcome.predicted = std::max(outcome.predicted, alone ? Times(done, blocks) : done);
+    if (finished < blocks && outcome.thread_instructions > most) {
       outcome.stop = {.reason = Stop::Reason::kTooLong};
       break;
     }
@@ -203,7 +183,7 @@ std::string Describe(const Outcome& outcome, const Program& program) {
     case Stop::Reason::kNone:
       return "done";
     case Stop::Reason::kTooLong:
-      return absl::StrFormat("would take %d thread instructions", outcome.predicted);
+      return absl::StrFormat("takes more than %d thread instructions", outcome.thread_instructions);
     case Stop::Reason::kUnmapped:
       what = "an address that is not mapped";
       break;

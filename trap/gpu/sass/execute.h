@@ -28,8 +28,6 @@ struct Launch {
 struct Outcome {
   Stop stop;  // kNone: it is done, and what it wrote can be seen
   uint64_t thread_instructions = 0;
-  // Of kTooLong: how many it would have taken, as far as the first block tells.
-  uint64_t predicted = 0;
   bool done() const { return stop.reason == Stop::Reason::kNone; }
 };
 // What the outcome is in words, with the instruction and address.

@@ -23,10 +23,8 @@ void RunAgainAndAgain(benchmark::State& state, const std::vector<Word>& words, u
   space.Map(kAt, kBytes, std::make_shared<DeviceMemory>(pages, kBytes), 0);
   std::vector<uint8_t> bank(512);
   std::memcpy(&bank[kParameters], &kAt, sizeof kAt);
-  Launch launch = {.grid = {blocks, 1, 1},
-                   .block = {kThreads, 1, 1},
-                   .cluster = {},
-                   .constants = {}};
+  Launch launch = {
+      .grid = {blocks, 1, 1}, .block = {kThreads, 1, 1}, .cluster = {}, .constants = {}};
   launch.constants[0] = bank;
   const Program program(CodeOf(words), 80);
   Executor executor;
@@ -42,12 +40,9 @@ void RunAgainAndAgain(benchmark::State& state, const std::vector<Word>& words, u
 
 // R4 and R5: the address of the word that is the thread's.
 std::vector<Word> WithAddress() {
-  return {ReadSpecialRegister(0, kThreadX),
-          ReadSpecialRegister(1, kBlockX),
-          MultiplyAddImmediate(0, 1, kThreads, 0),
-          MoveConstant(2, kParameters),
-          MoveConstant(3, kParameters + 4),
-          MultiplyAddWideImmediate(4, 0, 4, 2)};
+  return {ReadSpecialRegister(0, kThreadX),        ReadSpecialRegister(1, kBlockX),
+          MultiplyAddImmediate(0, 1, kThreads, 0), MoveConstant(2, kParameters),
+          MoveConstant(3, kParameters + 4),        MultiplyAddWideImmediate(4, 0, 4, 2)};
 }
 
 // x = 3 x + i, as an elementwise kernel of a framework has it.
@@ -75,9 +70,9 @@ void TensorCores(benchmark::State& state) {
   for (int i = 0; i < 64; ++i) words.push_back({0x000000282404723c, 0x0000000000001804});
   words.push_back(Exit());
   RunAgainAndAgain(state, words, 16);
-  state.counters["flops"] = benchmark::Counter(
-      static_cast<double>(state.iterations()) * 16 * (kThreads / 32) * 64 * 4096,
-      benchmark::Counter::kIsRate);
+  state.counters["flops"] =
+      benchmark::Counter(static_cast<double>(state.iterations()) * 16 * (kThreads / 32) * 64 * 4096,
+                         benchmark::Counter::kIsRate);
 }
 BENCHMARK(TensorCores)->Unit(benchmark::kMicrosecond);
 

@@ -106,13 +106,13 @@ TEST_F(ExecuteTest, MisalignedAccessesFail) {
   EXPECT_EQ(outcome.stop.reason, Stop::Reason::kMisaligned);
 }
 
-TEST_F(ExecuteTest, WhatTakesTooLongIsKnownAfterTheFirstBlock) {
+TEST_F(ExecuteTest, WhatTakesTooLongIsGivenUpAndChangesNothing) {
   launch_.grid = {1000, 1, 1};
   const auto words = Joined(WithAddress(), {StoreWord(4, 0), Exit()});
   const Outcome outcome = Run(words, 100'000);
   EXPECT_EQ(outcome.stop.reason, Stop::Reason::kTooLong);
-  EXPECT_EQ(outcome.predicted, 1000u * 32 * 6);
-  EXPECT_EQ(outcome.thread_instructions, 32u * 6);
+  EXPECT_GT(outcome.thread_instructions, 100'000u);
+  EXPECT_LT(outcome.thread_instructions, 110'000u);
   EXPECT_EQ(At(1), 0u);
   EXPECT_TRUE(Run(words, 1000u * 32 * 6).done());
   EXPECT_EQ(At(1), 1u);

@@ -116,8 +116,8 @@ Json RankReport(const RunRecorder::Rank& rank, bool with_plots) {
 
 Json Caveats(const RunDescription& run) {
   Json caveats = {
-      "Kernels were not executed, but for small ones of known effect: outputs keep the old bytes, "
-      "and what the program computed from them is wrong.",
+      "Kernels that take long or are not understood were not executed (the end of the run says how "
+      "many): outputs keep the old bytes, and what the program computed from them is wrong.",
       absl::StrCat("Times of kernels come from ", run.price_source,
                    "; those of copies from the bandwidth of the hardware. Where a source says "
                    "placeholder, the time is not a prediction."),

@@ -150,7 +150,7 @@ def main(program, gpu_of):
     parser.add_argument("--phantora", default="bazel-bin/tools/phantora-run")
     parser.add_argument("--gpu", default="a100-sxm4-80gb,h100-sxm5-80gb")
     parser.add_argument("--only", default="")
-    parser.add_argument("--execute", type=int, default=200000000)
+    parser.add_argument("--execute", type=int, default=2000000000)
     parser.add_argument("--inside", action="store_true")
     parser.add_argument("--quiet", action="store_true", help="only what did not pass")
     options = parser.parse_args()

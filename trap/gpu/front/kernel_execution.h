@@ -20,8 +20,7 @@
 namespace phantora {
 
 // Budgets are of instructions of threads, not of seconds, so that what is executed repeats. A
-// launch takes effect whole or not at all: what it would take is known after its first block, whose
-// writes nobody has seen by then.
+// launch takes effect whole or not at all: what one writes that is given up nobody sees.
 class KernelExecution {
  public:
   struct Budget {

@@ -77,6 +77,9 @@ Progress QmdQueue::StartKernel(ExecutionContext& context, uint64_t address, Runn
   PriceKernel(context, running);
   if (running.known != nullptr) {
     if (Progress progress = Execute(context, running); progress != Progress::kDone) return progress;
+  } else if (context.services.execution != nullptr) {
+    context.services.execution->NotExecuted(context.process, "a kernel without a name",
+                                            "its code cannot be read");
   }
   need = {.span = running.price.time,
           .demand = DemandOf(context.sm_limits, qmd),

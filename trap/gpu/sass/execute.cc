@@ -111,7 +111,8 @@ Outcome Executor::Run(const Launch& launch, const Program& program, AddressSpace
       .grid = launch.grid,
       .block = launch.block,
       .cluster = launch.cluster,
-      .registers = launch.registers,
+      // What was in registers before is another launch's, of another process perhaps.
+      .registers = program.registers(),
       .shared_bytes = launch.shared_bytes,
       .shared_window = launch.shared_window != 0 ? launch.shared_window : kSharedWindow,
       .local_window = launch.local_window != 0 ? launch.local_window : kLocalWindow,
@@ -139,6 +140,7 @@ Outcome Executor::Run(const Launch& launch, const Program& program, AddressSpace
   uint64_t started = 0, finished = 0;
   const uint64_t turn = std::clamp(most / kLanes, kLeastTurnOfBlock, kTurnOfBlock);
   const auto give_back = [&](std::unique_ptr<Block> block) {
+    for (Warp* warp : block->warps) warp->End();
     if (idle_.size() < kMostIdle) idle_.push_back(std::move(block));
   };
   while (finished < blocks) {

@@ -118,6 +118,13 @@ TEST_F(ExecuteTest, WhatTakesTooLongIsGivenUpAndChangesNothing) {
   EXPECT_EQ(At(1), 1u);
 }
 
+TEST_F(ExecuteTest, RegistersHaveNothingOfTheLaunchBefore) {
+  EXPECT_TRUE(Run({MoveImmediate(200, 0x5ec2e7), Exit()}).done());
+  launch_.registers = 0;  // as the launch says, of which nothing is believed
+  EXPECT_TRUE(Run(Joined(WithAddress(), {StoreWord(4, 200), Exit()})).done());
+  EXPECT_EQ(At(0), 0u);
+}
+
 TEST_F(ExecuteTest, WhatNeverEndsIsGivenUp) {
   const Outcome outcome = Run({BranchBy(-1)}, 100'000);
   EXPECT_EQ(outcome.stop.reason, Stop::Reason::kTooLong);

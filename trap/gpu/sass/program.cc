@@ -1,5 +1,6 @@
 #include "trap/gpu/sass/program.h"
 
+#include <algorithm>
 #include <functional>
 #include <string_view>
 
@@ -10,6 +11,23 @@ namespace {
 
 // 64 MiB of decoded ones. A process that makes up programs has them decoded again.
 constexpr uint64_t kMostInstructions = 1 << 20;
+
+// More than the number of each register in the word. Fields of registers begin at 16, 24, 32 and
+// 64; what else lies there makes it larger, which does no harm.
+int RegistersOf(const Word& word) {
+  constexpr int kWidest = 8;
+  const int operation = word.operation();
+  const bool is_branch = operation >= 0x140 && operation < 0x160 && word.form() != 1;
+  const bool has_number_at_32 = operation < 0x100 && word.form() != 1;
+  int most = 0;
+  for (const int at : {16, 24, 32, 64}) {
+    if (is_branch && at == 32) continue;
+    if (has_number_at_32 && at == 32) continue;
+    const auto field = static_cast<int>(word.Bits(at, 8));
+    if (field != kNoRegister) most = std::max(most, field);
+  }
+  return std::min(most + kWidest, kNoRegister);
+}
 
 // Ends a warp that comes here: what is not understood cannot be gone on from.
 void Refuse(Warp& warp, const Instruction&) {
@@ -27,6 +45,9 @@ Program::Program(absl::Span<const uint8_t> code, Architecture architecture)
     Decoded decoded =
         Decode(ReadWord(&code_[index * kWordBytes]), architecture, static_cast<uint32_t>(index));
     understood_.push_back(decoded.encoding != nullptr);
+    if (decoded.encoding != nullptr) {
+      registers_ = std::max(registers_, RegistersOf(decoded.instruction.word));
+    }
     if (decoded.encoding == nullptr) {
       const Word word = decoded.instruction.word;
       decoded.instruction = Instruction();

@@ -24,12 +24,15 @@ class Program {
   const Instruction* data() const { return instructions_.data(); }
   bool IsUnderstood(uint32_t index) const { return understood_[index]; }
   const char* Refusal(uint32_t index) const;
+  // More than the highest number of a register that the program can name, however wide.
+  int registers() const { return registers_; }
 
  private:
   const Architecture architecture_;
   const std::vector<uint8_t> code_;
   std::vector<Instruction> instructions_;
   std::vector<bool> understood_;
+  int registers_ = 0;
 };
 
 // Not thread-safe.

@@ -6,6 +6,11 @@
 #include <utility>
 
 namespace phantora::sass {
+namespace {
+
+constexpr uint32_t kLeastLocal = 1024;  // bytes of a thread
+
+}  // namespace
 
 void Warp::Start(LaunchState& launch_state, BlockState& block_state, uint32_t index) {
   launch = &launch_state;
@@ -36,10 +41,22 @@ void Warp::Start(LaunchState& launch_state, BlockState& block_state, uint32_t in
   std::memset(row_, 0, sizeof row_);
 }
 
+void Warp::End() {
+  if (local_bytes_ <= kLeastLocal) return;
+  launch->local_bytes -= std::min(launch->local_bytes, uint64_t{kLanes} * local_bytes_);
+  local_ = {};
+  local_bytes_ = 0;
+}
+
 bool Warp::GrowLocal(uint32_t bytes) {
   if (bytes > kMostLocal) return false;
-  constexpr uint32_t kLeast = 1024;
-  const uint32_t size = std::max(std::bit_ceil(bytes), kLeast);
+  const uint32_t size = std::max(std::bit_ceil(bytes), kLeastLocal);
+  const uint64_t more = uint64_t{kLanes} * (size - local_bytes_);
+  if (launch->local_bytes + more > kMostLocalOfLaunch) {
+    Fail(Stop::Reason::kNoMemory);
+    return false;
+  }
+  launch->local_bytes += more;
   std::vector<uint8_t> larger(static_cast<size_t>(kLanes) * size);
   for (size_t lane = 0; lane < kLanes && local_bytes_ > 0; ++lane) {
     std::copy_n(&local_[lane * local_bytes_], local_bytes_,

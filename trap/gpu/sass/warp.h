@@ -51,7 +51,7 @@ struct LaunchState {
   Architecture architecture = 80;
   Dims grid, block, cluster;
   std::array<const uint8_t*, kConstantBanks> constants{};  // kConstantBytes + 16 each
-  int registers = kNoRegister;                             // of a thread
+  int registers = kNoRegister;                             // that a thread may name
   uint32_t shared_bytes = 0;                               // of a block
   uint64_t shared_window = 0;                              // of generic addresses, 16 MiB each
   uint64_t local_window = 0;
@@ -60,7 +60,9 @@ struct LaunchState {
   uint64_t clock = 0;         // warp instructions so far
   uint64_t began = 0;         // ns, what the GPU's timer said
   uint64_t thread_instructions = 0;
+  uint64_t local_bytes = 0;  // of all warps under way, of this machine's memory
 };
+inline constexpr uint64_t kMostLocalOfLaunch = uint64_t{1} << 30;
 inline constexpr uint32_t kWindowBytes = 1 << 24;
 // Of a thread's local memory, which its stack takes from the upper end of its window.
 inline constexpr uint32_t kMostLocal = 1 << 19;
@@ -120,6 +122,9 @@ class Warp {
 
   // Begins anew as the threads from `first_thread` on, as many as `lanes` says.
   void Start(LaunchState& launch_state, BlockState& block_state, uint32_t index);
+
+  // Gives back what a launch had of this machine's memory, but for a little.
+  void End();
 
   void Fail(Stop::Reason reason, uint64_t address = 0, const char* what = "") {
     if (stop.reason == Stop::Reason::kNone) stop = {reason, address, pc, what};

@@ -1,9 +1,11 @@
 #include "tools/run/emulated_cluster.h"
 
 #include <arpa/inet.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <mutex>
 #include <optional>
 #include <utility>
@@ -74,6 +76,15 @@ InternalKernels LoadInternalKernels(const RunPlan& plan) {
 std::string KernelCache() {
   const std::string cache = UserCache();
   return cache.empty() ? "" : cache + "/kernels";
+}
+
+// By a signal that the serving thread has not taken yet: it may be waiting for the machine's lock.
+bool EndIsAskedFor() {
+  sigset_t pending;
+  sigemptyset(&pending);
+  sigpending(&pending);
+  return std::ranges::any_of(std::array{SIGINT, SIGTERM, SIGHUP, SIGQUIT},
+                             [&](int signal) { return sigismember(&pending, signal) == 1; });
 }
 
 }  // namespace
@@ -152,7 +163,8 @@ EmulatedCluster::EmulatedCluster(const Options& options, Parts parts)
       } else if (most) {
         budget.per_launch = static_cast<uint64_t>(*most);
       }
-      execution_ = std::make_unique<KernelExecution>(options.plan->profile.sm_architecture(), budget);
+      execution_ = std::make_unique<KernelExecution>(options.plan->profile.sm_architecture(), budget,
+                                                     &EndIsAskedFor);
       services_.execution = execution_.get();
     }
     scheduler_.Simulate(&timelines_);

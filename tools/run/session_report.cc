@@ -151,7 +151,11 @@ void SessionReport::TellTime() {
 
 std::string SessionReport::ExecutedKernels() const {
   const KernelExecution* const execution = from_.cluster->execution();
-  if (execution == nullptr) return "kernels were not executed";
+  if (execution == nullptr) {
+    return KernelExecution::IsPossible() ? "kernels were not executed"
+                                         : "kernels were not executed (this processor lacks what "
+                                           "that needs: AVX2, FMA, F16C, BMI2)";
+  }
   const KernelExecution::Counters& counters = execution->counters();
   std::string text = absl::StrFormat("%d kernels were executed (%.3g instructions of threads)",
                                      counters.executed,

@@ -19,12 +19,14 @@ constexpr uint32_t kGrException = 13;
 
 }  // namespace
 
-KernelExecution::KernelExecution(int architecture, Budget budget)
-    : architecture_(architecture), budget_(budget) {}
+KernelExecution::KernelExecution(int architecture, Budget budget, std::function<bool()> is_ending)
+    : architecture_(architecture), budget_(budget), is_ending_(std::move(is_ending)) {}
 
 bool KernelExecution::IsPossible() {
   return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-         __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
+         __builtin_cpu_supports("f16c") && __builtin_cpu_supports("bmi") &&
+         __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("lzcnt") &&
+         __builtin_cpu_supports("popcnt");
 }
 
 Progress KernelExecution::Run(ExecutionContext& context, const Launch& wanted) {
@@ -36,6 +38,10 @@ Progress KernelExecution::Run(ExecutionContext& context, const Launch& wanted) {
   process.credit += budget_.per_launch_on_average;
   context.budget -= kLaunchCost;
 
+  if (was_interrupted_) {
+    Refuse(process, title, "the run was to end");
+    return Progress::kDone;
+  }
   uint64_t most = budget_.per_launch;
   const bool limited = budget_.per_launch_on_average != 0;
   if (limited) {
@@ -75,7 +81,8 @@ Progress KernelExecution::Run(ExecutionContext& context, const Launch& wanted) {
     }
     launch.constants[bank] = banks_[bank];
   }
-  const sass::Outcome outcome = executor_.Run(launch, *program, context.memory(), most);
+  const sass::Outcome outcome = executor_.Run(launch, *program, context.memory(), most, is_ending_);
+  was_interrupted_ = outcome.stop.reason == sass::Stop::Reason::kInterrupted;
   if (outcome.stop.reason == sass::Stop::Reason::kTooLong) {
     if (takes_more_.size() >= kMostShapes) takes_more_.clear();
     takes_more_[shape] = outcome.thread_instructions;

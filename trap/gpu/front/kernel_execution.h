@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -44,7 +45,9 @@ class KernelExecution {
   // Everything, as long as it may take.
   static constexpr Budget kUnlimited = {100'000'000'000, 0, 0, 0};
 
-  KernelExecution(int architecture, Budget budget);
+  // `is_ending`: whether somebody wants the run to end. A kernel that is under way then is given
+  // up, and none is executed from then on. May be called from any thread.
+  KernelExecution(int architecture, Budget budget, std::function<bool()> is_ending);
 
   // Does this processor have what it takes?
   static bool IsPossible();
@@ -103,6 +106,8 @@ class KernelExecution {
 
   const int architecture_;
   const Budget budget_;
+  const std::function<bool()> is_ending_;
+  bool was_interrupted_ = false;
   sass::ProgramCache programs_;
   sass::Executor executor_;
   absl::flat_hash_map<pid_t, Process> processes_;

@@ -20,6 +20,8 @@ constexpr size_t kMostBlocks = 256;
 constexpr size_t kMostIdle = 2;
 // Of this machine, for what a launch writes.
 constexpr uint64_t kMostBytes = uint64_t{4} << 30;
+// Thread instructions: some milliseconds.
+constexpr uint64_t kBetweenQuestions = 10'000'000;
 constexpr uint64_t kMostThreads = 1024;
 constexpr uint32_t kMostShared = 1 << 18;
 // On sm_90 the addresses of shared memory begin behind what the hardware keeps for itself.
@@ -103,7 +105,7 @@ std::unique_ptr<Executor::Block> Executor::NewBlock() {
 }
 
 Outcome Executor::Run(const Launch& launch, const Program& program, AddressSpace& space,
-                      uint64_t most) {
+                      uint64_t most, const std::function<bool()>& interrupted) {
   Outcome outcome;
   LaunchMemory memory(space, kMostBytes);
   LaunchState state = {
@@ -137,7 +139,7 @@ Outcome Executor::Run(const Launch& launch, const Program& program, AddressSpace
   }
 
   std::deque<std::unique_ptr<Block>> running;
-  uint64_t started = 0, finished = 0;
+  uint64_t started = 0, finished = 0, next_question = kBetweenQuestions;
   const uint64_t turn = std::clamp(most / kLanes, kLeastTurnOfBlock, kTurnOfBlock);
   const auto give_back = [&](std::unique_ptr<Block> block) {
     for (Warp* warp : block->warps) warp->End();
@@ -165,6 +167,13 @@ Outcome Executor::Run(const Launch& launch, const Program& program, AddressSpace
       running.pop_back();
       ++finished;
     }
+    if (outcome.thread_instructions > next_question) {
+      next_question = outcome.thread_instructions + kBetweenQuestions;
+      if (interrupted()) {
+        outcome.stop = {.reason = Stop::Reason::kInterrupted};
+        break;
+      }
+    }
     if (finished < blocks && outcome.thread_instructions > most) {
       outcome.stop = {.reason = Stop::Reason::kTooLong};
       break;
@@ -186,6 +195,8 @@ std::string Describe(const Outcome& outcome, const Program& program) {
       return "done";
     case Stop::Reason::kTooLong:
       return absl::StrFormat("takes more than %d thread instructions", outcome.thread_instructions);
+    case Stop::Reason::kInterrupted:
+      return "the run was to end";
     case Stop::Reason::kUnmapped:
       what = "an address that is not mapped";
       break;

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -42,7 +43,9 @@ class Executor {
   // `most` thread instructions at most, which the first block tells for all: a launch that would
   // take more is given up then. What is written becomes visible when all blocks are over. Blocks
   // run in the order of their numbers, several at once only where one waits for others.
-  Outcome Run(const Launch& launch, const Program& program, AddressSpace& memory, uint64_t most);
+  // Now and then `interrupted` is asked whether to give up.
+  Outcome Run(const Launch& launch, const Program& program, AddressSpace& memory, uint64_t most,
+              const std::function<bool()>& interrupted);
 
  private:
   struct Block;

@@ -30,7 +30,7 @@ void RunAgainAndAgain(benchmark::State& state, const std::vector<Word>& words, u
   Executor executor;
   uint64_t instructions = 0;
   for (auto _ : state) {
-    const Outcome outcome = executor.Run(launch, program, space, UINT64_MAX / 4);
+    const Outcome outcome = executor.Run(launch, program, space, UINT64_MAX / 4, NeverInterrupted);
     if (!outcome.done()) std::abort();
     instructions += outcome.thread_instructions;
   }

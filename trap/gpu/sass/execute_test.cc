@@ -31,7 +31,7 @@ class ExecuteTest : public testing::Test {
     for (uint32_t i = 0; i < program_->size(); ++i) {
       EXPECT_TRUE(program_->IsUnderstood(i)) << i << ": " << program_->Refusal(i);
     }
-    return executor_.Run(launch_, *program_, space_, most);
+    return executor_.Run(launch_, *program_, space_, most, NeverInterrupted);
   }
   uint32_t At(uint64_t index) {
     uint32_t value = 0;
@@ -130,6 +130,15 @@ TEST_F(ExecuteTest, WhatNeverEndsIsGivenUp) {
   EXPECT_EQ(outcome.stop.reason, Stop::Reason::kTooLong);
 }
 
+TEST_F(ExecuteTest, WhatIsInterruptedChangesNothing) {
+  const auto code = CodeOf(Joined(WithAddress(), {StoreWord(4, 0), BranchBy(-1)}));
+  const Program program(code, 80);
+  const Outcome outcome =
+      executor_.Run(launch_, program, space_, 100'000'000'000, [] { return true; });
+  EXPECT_EQ(outcome.stop.reason, Stop::Reason::kInterrupted);
+  EXPECT_EQ(At(1), 0u);
+}
+
 TEST_F(ExecuteTest, JumpsOutOfTheCodeFail) {
   EXPECT_EQ(Run({BranchBy(100)}).stop.reason, Stop::Reason::kBadTarget);
   EXPECT_EQ(Run({BranchBy(-100)}).stop.reason, Stop::Reason::kBadTarget);
@@ -139,10 +148,11 @@ TEST_F(ExecuteTest, JumpsOutOfTheCodeFail) {
 TEST_F(ExecuteTest, AnUnknownWordRefusesALaunchThatComesToIt) {
   const auto code = CodeOf({Guarded(BranchBy(1), 0), Exit(), {0x0000000000007fff, 0}});
   const Program program(code, 80);
-  EXPECT_TRUE(executor_.Run(launch_, program, space_, 1000).done());  // P0 does not hold
+  EXPECT_TRUE(
+      executor_.Run(launch_, program, space_, 1000, NeverInterrupted).done());  // P0 does not hold
   const auto reached = CodeOf({{0x0000000000007fff, 0}});
   const Program refused(reached, 80);
-  const Outcome outcome = executor_.Run(launch_, refused, space_, 1000);
+  const Outcome outcome = executor_.Run(launch_, refused, space_, 1000, NeverInterrupted);
   EXPECT_EQ(outcome.stop.reason, Stop::Reason::kRefused);
   EXPECT_NE(Describe(outcome, refused).find("fff"), std::string::npos);
 }

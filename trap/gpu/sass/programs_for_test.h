@@ -19,6 +19,8 @@ inline std::vector<uint8_t> CodeOf(const std::vector<Word>& words) {
   return code;
 }
 
+inline bool NeverInterrupted() { return false; }
+
 // Instructions; `guard` is P0 to P6, 7 for none, plus 8 for "not".
 inline Word Guarded(Word word, int guard) {
   word.low = (word.low & ~uint64_t{0xf000}) | static_cast<uint64_t>(guard) << 12;

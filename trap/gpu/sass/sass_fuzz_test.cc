@@ -150,7 +150,7 @@ TEST(SassFuzzTest, AnyCodeEnds) {
                      .shared_bytes = static_cast<uint32_t>(maker.Below(4096)),
                      .constants = {}};
     launch.constants[0] = bank;
-    done += executor.Run(launch, program, space, 20'000).done() ? 1 : 0;
+    done += executor.Run(launch, program, space, 20'000, NeverInterrupted).done() ? 1 : 0;
   }
   std::printf("%d programs, %llu of %llu words accepted, %llu programs executed to their end\n",
               programs, static_cast<unsigned long long>(accepted),

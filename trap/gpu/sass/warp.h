@@ -34,6 +34,7 @@ struct Stop {
     kDeadlock,    // nobody can go on
     kTooLong,     // more instructions than the launch may take
     kNoMemory,    // of this machine
+    kInterrupted,  // the run is to end
   };
   Reason reason = Reason::kNone;
   uint64_t address = 0;      // of the access

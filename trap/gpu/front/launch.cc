@@ -77,7 +77,7 @@ Progress QmdQueue::StartKernel(ExecutionContext& context, uint64_t address, Runn
   PriceKernel(context, running);
   if (running.known != nullptr) {
     if (Progress progress = Execute(context, running); progress != Progress::kDone) return progress;
-  } else if (context.services.execution != nullptr) {
+  } else if (running.internal == nullptr && context.services.execution != nullptr) {
     context.services.execution->NotExecuted(context.process, "a kernel without a name",
                                             "its code cannot be read");
   }

@@ -37,8 +37,9 @@ def gpt2(layers, mode, steps=12):
     """Kernels of a step, simulated and real ms of a step."""
     with tempfile.TemporaryDirectory() as folder:
         report = [] if mode == "real" else ["--report", folder]
+        executes = [] if mode == "real" else ["--execute", "off"]
         steps_seen = [(float(line.split()[2]), real) for line, real in lines(
-            [PHANTORA_RUN, "--gpu", "a100-sxm4-80gb", "--host-time", mode, *report, "--", PYTHON,
+            [PHANTORA_RUN, "--gpu", "a100-sxm4-80gb", "--host-time", mode, *executes, *report, "--", PYTHON,
              GPT2, "--layers", layers, "--steps", steps])][3:]
         kernels = 0
         if report:

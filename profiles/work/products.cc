@@ -86,6 +86,8 @@ constexpr Row kRows[] = {
     {"sum_and_scatter", WorkFamily::kIndex, "", {{{0, 8, {kThreads}}}}},
     {"compute_num_of_partial_segments", WorkFamily::kIndex, "", {{{0, 16, {kThreads}}}}},
     {"krn_partial", WorkFamily::kIndex, "", {{{0, 16, {kThreads}}}}},
+    // Flat places become one of each dimension.
+    {"write_indices", WorkFamily::kIndex, "", {{{0, 8, {4}}, {0, 8, {3, 4}}}}},
     // The gradient of an embedding: every row is read once.
     {"19compute_grad_weightI", WorkFamily::kIndex, "compute_grad_weightI", {{{1, 0, {4, 5}}}}},
     // Scans.

@@ -31,7 +31,6 @@ bool KernelExecution::IsPossible() {
 
 Progress KernelExecution::Run(ExecutionContext& context, const Launch& wanted) {
   const Qmd& qmd = wanted.qmd;
-  const std::string& title = wanted.title;
   auto [found, is_new] = processes_.try_emplace(context.process);
   Process& process = found->second;
   if (is_new) process.credit = budget_.at_first;
@@ -39,7 +38,7 @@ Progress KernelExecution::Run(ExecutionContext& context, const Launch& wanted) {
   context.budget -= kLaunchCost;
 
   if (was_interrupted_) {
-    Refuse(process, title, "the run was to end");
+    Skip(process, counters_.refused, wanted, "the run was to end");
     return Progress::kDone;
   }
   uint64_t most = budget_.per_launch;
@@ -52,11 +51,11 @@ Progress KernelExecution::Run(ExecutionContext& context, const Launch& wanted) {
   if (const auto known = takes_more_.find(shape);
       known != takes_more_.end() && known->second > most) {
     const bool never = known->second > budget_.per_launch;
-    Skip(process, never ? counters_.too_long : counters_.over_budget, title, "it takes too long");
+    Skip(process, never ? counters_.too_long : counters_.over_budget, wanted, "it takes too long");
     return Progress::kDone;
   }
   if (!ReadCode(context, wanted)) {
-    Refuse(process, title, "its code cannot be read");
+    Skip(process, counters_.refused, wanted, "its code cannot be read");
     return Progress::kDone;
   }
   const std::shared_ptr<const sass::Program> program = programs_.Of(code_, architecture_);
@@ -106,7 +105,6 @@ bool KernelExecution::ReadCode(ExecutionContext& context, const Launch& launch) 
 
 Progress KernelExecution::Finish(ExecutionContext& context, const Launch& launch, Process& process,
                                  const sass::Program& program, const sass::Outcome& outcome) {
-  const std::string& title = launch.title;
   using Reason = sass::Stop::Reason;
   counters_.thread_instructions += outcome.thread_instructions;
   switch (outcome.stop.reason) {
@@ -118,7 +116,7 @@ Progress KernelExecution::Finish(ExecutionContext& context, const Launch& launch
       Skip(process,
            outcome.thread_instructions > budget_.per_launch ? counters_.too_long
                                                             : counters_.over_budget,
-           title, sass::Describe(outcome, program));
+           launch, sass::Describe(outcome, program));
       return Progress::kDone;
     case Reason::kUnmapped:
     case Reason::kMisaligned:
@@ -131,15 +129,20 @@ Progress KernelExecution::Finish(ExecutionContext& context, const Launch& launch
       }
       return context.Fail(kGrException, launch.qmd.program, "a kernel failed");
     default:
-      Refuse(process, title, sass::Describe(outcome, program));
+      Skip(process, counters_.refused, launch, sass::Describe(outcome, program));
       return Progress::kDone;
   }
-  Skip(process, counters_.failed, title, sass::Describe(outcome, program));
+  Skip(process, counters_.failed, launch, sass::Describe(outcome, program));
   return Progress::kDone;
 }
 
-void KernelExecution::Skip(Process& process, uint64_t& counter, const std::string& title,
+void KernelExecution::Skip(Process& process, uint64_t& counter, const Launch& launch,
                            const std::string& why) {
+  if (!launch.by_rule()) Count(process, counter, launch.title, why);
+}
+
+void KernelExecution::Count(Process& process, uint64_t& counter, const std::string& title,
+                            const std::string& why) {
   ++counter;
   const bool is_first = process.skipped++ == 0;
   if (is_first) process.first = absl::StrCat(title, ": ", why);
@@ -160,12 +163,9 @@ void KernelExecution::ProcessDied(pid_t process) {
   processes_.erase(found);
 }
 
-void KernelExecution::NotExecuted(pid_t process, const std::string& title, std::string why) {
-  Refuse(processes_[process], title, std::move(why));
-}
-
-void KernelExecution::Refuse(Process& process, const std::string& title, std::string why) {
-  Skip(process, counters_.refused, title, why);
+void KernelExecution::NotExecuted(pid_t process, const std::string& title,
+                                  const std::string& why) {
+  Count(processes_[process], counters_.refused, title, why);
 }
 
 std::vector<std::string> KernelExecution::Refusals(size_t most) const {

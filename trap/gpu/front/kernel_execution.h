@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
 #include "trap/gpu/front/engine_object.h"
 #include "trap/gpu/front/qmd.h"
 #include "trap/gpu/sass/execute.h"
@@ -59,13 +60,16 @@ class KernelExecution {
     uint64_t fingerprint;  // of the code's beginning
     uint32_t code_bytes;   // at the program's address; 0: nobody knows
     const std::string& title;
+    // Does what the launch does if a rule says so and it is little, as asked when the launch is not
+    // executed. Grids of a fixed size that mostly find nothing to do are cheaper that way.
+    absl::FunctionRef<bool()> by_rule;
   };
   // kDone: executed or skipped; kFault: it did what ends a context.
   Progress Run(ExecutionContext& context, const Launch& launch);
   // Says, with --verbose, what was not executed for it.
   void ProcessDied(pid_t process);
   // Counts a launch that somebody else could not carry out.
-  void NotExecuted(pid_t process, const std::string& title, std::string why);
+  void NotExecuted(pid_t process, const std::string& title, const std::string& why);
 
   struct Counters {
     uint64_t executed = 0, thread_instructions = 0;
@@ -101,8 +105,10 @@ class KernelExecution {
                   const sass::Program& program, const sass::Outcome& outcome);
   // The launch's code, in code_. False if it cannot be read.
   bool ReadCode(ExecutionContext& context, const Launch& launch);
-  void Skip(Process& process, uint64_t& counter, const std::string& title, const std::string& why);
-  void Refuse(Process& process, const std::string& title, std::string why);
+  // Of a launch that is not executed, unless a rule carries it out.
+  void Skip(Process& process, uint64_t& counter, const Launch& launch, const std::string& why);
+  void Count(Process& process, uint64_t& counter, const std::string& title,
+             const std::string& why);
 
   const int architecture_;
   const Budget budget_;

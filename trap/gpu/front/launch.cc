@@ -97,9 +97,12 @@ Progress QmdQueue::Execute(ExecutionContext& context, const Running& running) {
                                                      .local_window = windows_.local,
                                                      .fingerprint = running.fingerprint,
                                                      .code_bytes = known.code_bytes,
-                                                     .title = known.title});
+                                                     .title = known.title,
+                                                     .by_rule = [&] {
+                                                       return CarryOutSmall(context, running);
+                                                     }});
   }
-  if (known.small != nullptr) CarryOutSmall(context, running);
+  CarryOutSmall(context, running);
   return Progress::kDone;
 }
 
@@ -164,17 +167,18 @@ Progress QmdQueue::StartShared(ExecutionContext& context, Running& running,
   return Progress::kDone;
 }
 
-void QmdQueue::CarryOutSmall(ExecutionContext& context, const Running& running) {
+bool QmdQueue::CarryOutSmall(ExecutionContext& context, const Running& running) {
+  if (running.known->small == nullptr) return false;
   const Qmd& qmd = running.qmd;
   const auto parameters = ParametersOf(context, qmd, running.known->parameter_bytes);
-  if (parameters.size() < running.known->parameter_bytes) return;
+  if (parameters.size() < running.known->parameter_bytes) return false;
   context.budget -= kLaunchCost;
   const LaunchShape launch = {.grid = {qmd.grid.x, qmd.grid.y, qmd.grid.z},
                               .block = {qmd.block.x, qmd.block.y, qmd.block.z},
                               .parameters = parameters};
-  if (running.known->small->CarryOut(launch, context.memory(), transfers_)) {
-    ++context.services.counters.small_kernels;
-  }
+  if (!running.known->small->CarryOut(launch, context.memory(), transfers_)) return false;
+  ++context.services.counters.small_kernels;
+  return true;
 }
 
 std::vector<uint8_t> QmdQueue::ParametersOf(ExecutionContext& context, const Qmd& qmd,
@@ -225,7 +229,7 @@ Progress QmdQueue::StartInternal(ExecutionContext& context, Running& running) {
     } else if (services.execution != nullptr) {
       // Such as the one that launches a cooperative kernel from the device.
       services.execution->NotExecuted(context.process, internal->name,
-                                      "a kernel of the driver's that is not emulated");
+                                      "a kernel of the driver's that is not carried out");
     }
     return Progress::kDone;
   }

@@ -103,7 +103,7 @@ class QmdQueue {
   // Gives the kernel its results, if that can be.
   Progress Execute(ExecutionContext& context, const Running& running);
   // Does what a small kernel does, if there is a rule for it.
-  void CarryOutSmall(ExecutionContext& context, const Running& running);
+  bool CarryOutSmall(ExecutionContext& context, const Running& running);
   // The launch's parameters, `most` bytes of them; none if they cannot be read.
   static std::vector<uint8_t> ParametersOf(ExecutionContext& context, const Qmd& qmd,
                                            uint64_t most);

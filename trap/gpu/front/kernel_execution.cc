@@ -163,8 +163,7 @@ void KernelExecution::ProcessDied(pid_t process) {
   processes_.erase(found);
 }
 
-void KernelExecution::NotExecuted(pid_t process, const std::string& title,
-                                  const std::string& why) {
+void KernelExecution::NotExecuted(pid_t process, const std::string& title, const std::string& why) {
   Count(processes_[process], counters_.refused, title, why);
 }
 

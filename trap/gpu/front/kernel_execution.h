@@ -107,8 +107,7 @@ class KernelExecution {
   bool ReadCode(ExecutionContext& context, const Launch& launch);
   // Of a launch that is not executed, unless a rule carries it out.
   void Skip(Process& process, uint64_t& counter, const Launch& launch, const std::string& why);
-  void Count(Process& process, uint64_t& counter, const std::string& title,
-             const std::string& why);
+  void Count(Process& process, uint64_t& counter, const std::string& title, const std::string& why);
 
   const int architecture_;
   const Budget budget_;

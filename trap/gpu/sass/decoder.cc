@@ -13,6 +13,25 @@ bool IsUniform(const Word& word) {
   return operation >= 0x080 && operation < 0x0c0;
 }
 
+// Is its guard a uniform predicate?
+bool HasUniformGuard(const Word& word) {
+  const int operation = word.operation();
+  if (IsUniform(word)) return operation != 0x086;
+  // What copies without threads, and SYNCS.EXCH.
+  return operation == 0x1b2 || operation == 0x1b4 || operation == 0x1b5 || operation == 0x1b6 ||
+         operation == 0x1b8 || operation == 0x1b9 || operation == 0x1ba || operation == 0x1bc;
+}
+
+// Registers of the result of a product by four warps.
+int WarpgroupRegisters(const Word& word) {
+  if (word.operation() == 0x1f1) {
+    const int step = static_cast<int>(word.Bits(53, 6)) / 3;
+    return 4 * (step < 4 ? step + 1 : 2 * (step - 1));
+  }
+  const int eights = static_cast<int>(word.Bits(53, 5)) + 1;
+  return word.Bit(75) ? 4 * eights : 2 * eights;
+}
+
 // Which bits of a word have been accounted for.
 class Account {
  public:
@@ -49,7 +68,7 @@ class ByRow {
     instruction_.word = word;
     instruction_.guard = static_cast<uint8_t>(word.Bits(12, 3));
     instruction_.guard_inverted = word.Bit(15);
-    instruction_.guard_is_uniform = IsUniform(word) && word.operation() != 0x086;
+    instruction_.guard_is_uniform = HasUniformGuard(word);
     instruction_.flow = encoding.row->flow;
     index_ = index;
   }
@@ -180,6 +199,8 @@ class ByRow {
         return word_.Bits(75, 3) == 3 ? 2 : 1;
       case kRegistersByAccumulator:
         return word_.Bit(76) ? 4 : 2;
+      case kRegistersByWarpgroup:
+        return WarpgroupRegisters(word_);
       default:
         return operand.registers;
     }
@@ -212,23 +233,48 @@ class ByRow {
       }
       case OperandKind::kRegister: {
         account_.Take(operand.at, 8);
-        Source& source = operand.at == 24   ? instruction_.a
-                         : operand.at == 32 ? instruction_.b
-                                            : instruction_.c;
+        Source& source = SourceAt(operand.at);
         source.kind = Source::Kind::kRegister;
         source.index = static_cast<uint8_t>(word_.Bits(operand.at, 8));
         return "";
       }
       case OperandKind::kUniform: {
         account_.Take(operand.at, 6);
-        instruction_.a.kind = Source::Kind::kUniform;
-        instruction_.a.index = static_cast<uint8_t>(word_.Bits(operand.at, 6));
-        if (operand.invertible) {
-          account_.Take(operand.at + 6, 1);
-          instruction_.a.negate = word_.Bit(operand.at + 6);
+        Source& source = SourceAt(operand.at);
+        source.kind = Source::Kind::kUniform;
+        source.index = static_cast<uint8_t>(word_.Bits(operand.at, 6));
+        const int inverted = operand.inverted != 0 ? operand.inverted : operand.at + 6;
+        if (operand.invertible || operand.inverted != 0) {
+          account_.Take(inverted, 1);
+          source.negate = word_.Bit(inverted);
         }
         return "";
       }
+      case OperandKind::kDescriptor:
+        if (word_.Bit(operand.when)) account_.Take(operand.at, 6);
+        account_.Take(operand.when, 1);
+        return "";
+      case OperandKind::kMatrixDescriptor:
+        // Four registers, which begin at a multiple of two.
+        account_.Take(61, 3);
+        if (operand.at == 24) account_.Take(72, 1);
+        [[fallthrough]];
+      case OperandKind::kUniformAddress: {
+        account_.Take(operand.at, 6);
+        Source& source = SourceAt(operand.at);
+        source.kind = Source::Kind::kUniform;
+        source.index = static_cast<uint8_t>(word_.Bits(operand.at, 6));
+        return "";
+      }
+      case OperandKind::kGroup:
+        account_.Take(operand.at, 3);
+        return word_.Bits(operand.at, 3) == 0 || word_.Bits(operand.at, 3) == 7
+                   ? ""
+                   : "a group that is not known";
+      case OperandKind::kReversedPredicate:
+        account_.Take(operand.at, 3);
+        account_.Take(operand.inverted, 1);
+        return "";
       case OperandKind::kPredicate:
       case OperandKind::kUniformPredicate:
       case OperandKind::kPredicateResult:
@@ -274,6 +320,10 @@ class ByRow {
     return "";
   }
 
+  Source& SourceAt(int at) {
+    return at == 24 ? instruction_.a : at == 32 ? instruction_.b : instruction_.c;
+  }
+
   void TakeOffset() {
     account_.Take(40, 24);
     instruction_.offset = static_cast<int32_t>(word_.Signed(40, 24));
@@ -287,7 +337,8 @@ class ByRow {
   // Addresses by letter. r: a register, of 64 bits with .E; g, G, h, H: one of 64 bits and a
   // descriptor in uniform registers, that says nothing of interest, of loads, stores, reductions
   // and atomics; s, S: of 32 bits and a uniform register at 32 or 64 if bit 91 says so; l: without
-  // one; i, c: in a constant bank, by a register or a uniform one; p, q: the two of LDGSTS.
+  // one; V: of a uniform register; B: with the offset at 32; W: of a register, and after it that of
+  // a barrier; i, c: in a constant bank, by a register or a uniform one; p, q: the two of LDGSTS.
   const char* TakeAddress(const Operand& operand) {
     if (operand.scaled) account_.Take(78, 2);
     switch (operand.address) {
@@ -342,6 +393,21 @@ class ByRow {
       case 'l':
         TakeAddressRegister(24), TakeOffset();
         return "";
+      case 'B':
+        TakeAddressRegister(24);
+        account_.Take(32, 32);
+        instruction_.offset = static_cast<int32_t>(word_.Signed(32, 32));
+        return "";
+      case 'V':
+        account_.Take(24, 6);
+        TakeOffset();
+        instruction_.a.kind = Source::Kind::kUniform;
+        instruction_.a.index = static_cast<uint8_t>(word_.Bits(24, 6));
+        return "";
+      case 'W':
+        TakeAddressRegister(24), TakeOffset();
+        account_.Take(64, 6);
+        return word_.Bits(64, 6) == kNoUniformRegister ? "" : "an address that is not known";
       case 'i':
         TakeAddressRegister(24);
         account_.Take(38, 21);

@@ -98,7 +98,7 @@ Operand ReadOperand(Reader& reader) {
       if (reader.Take('d')) {
         operand.kind = OperandKind::kUniformDestination, operand.at = 16;
       } else {
-        operand.kind = OperandKind::kUniform, at();
+        operand.kind = OperandKind::kUniform, at(), inverted();
       }
       break;
     case 'p':
@@ -157,6 +157,22 @@ Operand ReadOperand(Reader& reader) {
     case 'R':
       operand.kind = OperandKind::kPredicates;
       break;
+    case 'U':
+      operand.kind = OperandKind::kUniformAddress;
+      at();
+      break;
+    case 'D':
+      operand.kind = OperandKind::kDescriptor;
+      at();
+      break;
+    case 'G':
+      operand.kind = reader.Next() == 'd' ? OperandKind::kMatrixDescriptor : OperandKind::kGroup;
+      at();
+      break;
+    case 'g':
+      operand.kind = OperandKind::kReversedPredicate;
+      at(), inverted();
+      break;
     case 'm':
       operand.kind = OperandKind::kAddress;
       operand.address = reader.Next();
@@ -191,6 +207,8 @@ Operand ReadOperand(Reader& reader) {
         operand.registers = kRegistersByResult;
       } else if (by == 'h') {
         operand.registers = kRegistersByAccumulator;
+      } else if (by == 'w') {
+        operand.registers = kRegistersByWarpgroup;
       } else {
         operand.registers = static_cast<uint8_t>(by - '0');
       }
@@ -206,7 +224,7 @@ struct Table {
 
   Table() {
     for (auto* make : {&IntegerRows, &FloatRows, &UniformRows, &MemoryRows, &WarpRows, &ControlRows,
-                       &TensorRows}) {
+                       &TensorRows, &HopperRows}) {
       for (const EncodingRow& row : make()) rows.push_back(row);
     }
     for (const EncodingRow& row : rows) {

@@ -63,6 +63,11 @@ enum class OperandKind : uint8_t {
   kLoaded,                  // v: a predicate without which a load gives zeros
   kTable,                   // L: a table of three predicates, in two parts
   kPredicates,              // R: all predicates
+  kUniformAddress,          // U<at>: a uniform register with an address, or the first of a block
+  kDescriptor,              // D<at>: of cache policy
+  kMatrixDescriptor,        // Gd<at>: of matrices in shared memory
+  kGroup,                   // Gs<at>: of products that end together; 7: none
+  kReversedPredicate,       // g<at>/<not>: a uniform one, counted from the last
 };
 
 // Operand::registers, where a field says how many there are.
@@ -70,6 +75,7 @@ inline constexpr uint8_t kRegistersByMemory = 100;       // *m: the size at 73
 inline constexpr uint8_t kRegistersByAtomic = 101;       // *a: the type at 73
 inline constexpr uint8_t kRegistersByResult = 102;       // *f: the size of the result at 75
 inline constexpr uint8_t kRegistersByAccumulator = 103;  // *h: of a matrix product, at 76
+inline constexpr uint8_t kRegistersByWarpgroup = 104;    // *w: of a product by four warps
 
 struct Operand {
   OperandKind kind;
@@ -116,6 +122,7 @@ std::vector<EncodingRow> MemoryRows();
 std::vector<EncodingRow> WarpRows();
 std::vector<EncodingRow> ControlRows();
 std::vector<EncodingRow> TensorRows();
+std::vector<EncodingRow> HopperRows();
 
 template <Handler H>
 Handler Always(const Instruction&) {

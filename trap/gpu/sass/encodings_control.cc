@@ -34,6 +34,8 @@ std::vector<EncodingRow> ControlRows() {
       {0x146, "4", "YIELD", "", "=87+4:7", nullptr, kI, Flow::kYield},
       {0x147, "4", "BRA", "", "p87/90? t =32+2:0", nullptr, kI, Flow::kBranch},
       {0x147, "4", "BRA.U", "", "p87/90? t =32+2:1", nullptr, kI, Flow::kBranch},
+      {0x147, "4", "BRA.U.ANY", "", "p87/90? t =32+2:1 =84+1:1", nullptr, kI, Flow::kBranchTogether,
+       90, 90},
       {0x147, "4", "BRA", "32+2=?,?,.DIV,.CONV", "u24~ t =87+4:7 =91+1:1", nullptr, kI,
        Flow::kDivergence},
       {0x148, "1", "WARPSYNC", "", "r32 =86+5:14", nullptr, kI, Flow::kWarpSync, 80, 89},

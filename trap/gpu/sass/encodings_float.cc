@@ -73,6 +73,8 @@ std::vector<EncodingRow> FloatRows() {
        Always<&PackFloats>, kF, Flow::kPlain, 80, 86},
       {0x03e, "1456", "F2FP", "75=.RELU 76=.F16.F32,.BF16.F32 '.PACK_AB 79+2=,.RM,.RP,.RZ",
        "d a-| b-|", Always<&PackFloats>, kF, Flow::kPlain, 89, 90},
+      {0x03e, "1456", "F2FP", "75=.RELU 76+3=?,?,?,?,?,.TF32.F32 '.PACK_B 79+2=,?,?,.RZ",
+       "d b-| =86+4:9", Always<&RoundToTf32>, kF, Flow::kPlain, 90, 90},
       {0x040, "1456", "HMNMX2", "85=.BF16_V2 80=.FTZ 81=.NAN", "d a-|h b-|h p87/90",
        Always<&MinMaxHalves>, kH},
       {0x045, "1456", "I2FP.F32", "74=.U32,.S32 78+2=,.RM,.RP,.RZ", "d b =75+3:2 =84+2:2",

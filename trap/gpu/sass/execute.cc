@@ -15,7 +15,10 @@ namespace {
 constexpr size_t kSlack = 16;
 // A block that takes more warp instructions than this may be waiting for the next one.
 constexpr uint64_t kTurnOfBlock = 1 << 18, kLeastTurnOfBlock = 256;
-// Blocks that are under way at one time, and that are kept for the next launch.
+// Nobody in a cluster has done anything else than to look so many times: nobody ever will. They may
+// count their looks, and go on.
+constexpr uint32_t kMostLooks = 1 << 12;
+// Clusters that are under way at one time, and blocks that are kept for the next launch.
 constexpr size_t kMostBlocks = 256;
 constexpr size_t kMostIdle = 2;
 // Of this machine, for what a launch writes.
@@ -27,23 +30,41 @@ constexpr uint32_t kMostShared = 1 << 18;
 // On sm_90 the addresses of shared memory begin behind what the hardware keeps for itself.
 constexpr uint32_t kReservedShared = 1024;
 
+constexpr uint64_t kClusterWindow = uint64_t{1} << 32;
 constexpr uint64_t kSharedWindow = 0x7f4000000000, kLocalWindow = 0x7f5000000000;
+
+// Launches that say nothing of clusters have none.
+Dims AtLeastOne(const Dims& dims) {
+  return {std::max(dims.x, 1u), std::max(dims.y, 1u), std::max(dims.z, 1u)};
+}
+// A grid consists of whole clusters.
+bool IsPossible(const Dims& grid, const Dims& cluster) {
+  return cluster.count() >= 1 && cluster.count() <= kMostBlocksOfCluster &&
+         grid.x % cluster.x == 0 && grid.y % cluster.y == 0 && grid.z % cluster.z == 0;
+}
 
 }  // namespace
 
 struct Executor::Block {
   BlockState state;
+  WarpState now = WarpState::kPaused;
   std::vector<std::unique_ptr<Warp>> all;  // that were made
   std::vector<Warp*> warps;                // of this block
   std::vector<WarpState> states;
 
-  void Start(LaunchState& launch, Dims index) {
+  void Start(LaunchState& launch, Dims index, ClusterState& cluster) {
     state.index = index;
+    state.cluster = &cluster;
+    state.rank = static_cast<uint32_t>(cluster.blocks.size());
+    cluster.blocks.push_back(&state);
+    now = WarpState::kPaused;
     state.shared.assign(launch.shared_bytes, 0);
     state.barriers = {};
+    state.warpgroups = {};
     const uint64_t threads = launch.block.count();
     state.living = static_cast<uint32_t>(threads);
     const size_t count = (threads + kLanes - 1) / kLanes;
+    state.warps = static_cast<uint32_t>(count);
     while (all.size() < count) all.push_back(std::make_unique<Warp>());
     warps.clear();
     for (size_t i = 0; i < count; ++i) {
@@ -53,14 +74,16 @@ struct Executor::Block {
     states.assign(count, WarpState::kPaused);
   }
 
-  // kExited when all are, kPaused after `most` instructions.
+  // kExited when all are, kPaused after `most` instructions, kLooking when nobody does anything but
+  // look whether others have done something.
   WarpState Run(const Program& program, uint64_t most, Stop& stop) {
     LaunchState& launch = *warps.front()->launch;
     const uint64_t end = launch.clock + most;
     for (;;) {
-      bool any = false, all_exited = true;
+      bool any = false, any_works = false, all_exited = true;
+      const uint64_t events = launch.events;
       for (size_t i = 0; i < warps.size(); ++i) {
-        if (states[i] == WarpState::kPaused) {
+        if (states[i] == WarpState::kPaused || states[i] == WarpState::kLooking) {
           any = true;
           // A part of its turn: others of its block may be what it waits for.
           states[i] = RunWarp(*warps[i], program, std::max<uint64_t>(most / 8, 1));
@@ -68,11 +91,13 @@ struct Executor::Block {
             stop = warps[i]->stop;
             return WarpState::kStopped;
           }
+          any_works |= states[i] != WarpState::kLooking;
         }
         all_exited &= states[i] == WarpState::kExited;
       }
       if (all_exited) return WarpState::kExited;
       if (ReleaseBarriers(warps, state)) {
+        any_works = true;
         for (size_t i = 0; i < warps.size(); ++i) {
           if (states[i] == WarpState::kWaiting) states[i] = WarpState::kPaused;
         }
@@ -80,6 +105,7 @@ struct Executor::Block {
         stop = {.reason = Stop::Reason::kDeadlock, .instruction = FirstWaiting()};
         return WarpState::kStopped;
       }
+      if (!any_works && events == launch.events) return WarpState::kLooking;
       if (launch.clock >= end) return WarpState::kPaused;
     }
   }
@@ -89,6 +115,39 @@ struct Executor::Block {
       if (!warp->paths.empty()) return warp->paths.front().pc;
     }
     return 0;
+  }
+};
+
+// Blocks that run together, since each may wait for any other.
+struct Executor::Cluster {
+  ClusterState state;
+  std::vector<std::unique_ptr<Block>> blocks;
+  uint32_t looks = 0;  // in a row, in which nothing happened
+
+  WarpState Run(const Program& program, uint64_t most, Stop& stop) {
+    LaunchState& launch = *blocks.front()->warps.front()->launch;
+    const uint64_t end = launch.clock + most;
+    for (;;) {
+      bool all_exited = true, all_look = true;
+      const uint64_t events = launch.events;
+      for (const auto& block : blocks) {
+        if (block->now == WarpState::kExited) continue;
+        block->now = block->Run(program, std::max<uint64_t>(most / blocks.size(), 1), stop);
+        if (block->now == WarpState::kStopped) return WarpState::kStopped;
+        all_exited &= block->now == WarpState::kExited;
+        all_look &= block->now == WarpState::kLooking;
+      }
+      if (all_exited) return WarpState::kExited;
+      looks = all_look && events == launch.events ? looks + 1 : 0;
+      if (looks == kMostLooks) {
+        for (const auto& block : blocks) {
+          if (block->now == WarpState::kExited) continue;
+          stop = {.reason = Stop::Reason::kDeadlock, .instruction = block->FirstWaiting()};
+          return WarpState::kStopped;
+        }
+      }
+      if (launch.clock >= end) return WarpState::kPaused;
+    }
   }
 };
 
@@ -104,6 +163,24 @@ std::unique_ptr<Executor::Block> Executor::NewBlock() {
   return block;
 }
 
+std::unique_ptr<Executor::Cluster> Executor::NewCluster(LaunchState& launch, uint64_t number) {
+  auto cluster = std::make_unique<Cluster>();
+  const Dims& size = launch.cluster;
+  const uint64_t across = launch.grid.x / size.x, down = launch.grid.y / size.y;
+  const Dims first = {static_cast<uint32_t>(number % across) * size.x,
+                      static_cast<uint32_t>(number / across % down) * size.y,
+                      static_cast<uint32_t>(number / across / down) * size.z};
+  for (uint32_t rank = 0; rank < size.count(); ++rank) {
+    auto block = NewBlock();
+    block->Start(launch,
+                 {first.x + rank % size.x, first.y + rank / size.x % size.y,
+                  first.z + rank / size.x / size.y},
+                 cluster->state);
+    cluster->blocks.push_back(std::move(block));
+  }
+  return cluster;
+}
+
 Outcome Executor::Run(const Launch& launch, const Program& program, AddressSpace& space,
                       uint64_t most, const std::function<bool()>& interrupted) {
   Outcome outcome;
@@ -112,7 +189,7 @@ Outcome Executor::Run(const Launch& launch, const Program& program, AddressSpace
       .architecture = program.architecture(),
       .grid = launch.grid,
       .block = launch.block,
-      .cluster = launch.cluster,
+      .cluster = AtLeastOne(launch.cluster),
       // What was in registers before is another launch's, of another process perhaps.
       .registers = program.registers(),
       .shared_bytes = launch.shared_bytes,
@@ -124,7 +201,9 @@ Outcome Executor::Run(const Launch& launch, const Program& program, AddressSpace
   if (state.architecture >= 90) state.shared_bytes += kReservedShared;
   const uint64_t threads = launch.block.count(), blocks = launch.grid.count();
   if (threads == 0 || threads > kMostThreads || state.shared_bytes > kMostShared ||
-      launch.cluster.count() > 1) {
+      !IsPossible(launch.grid, state.cluster) ||
+      // Windows of a cluster's blocks lie one after the other.
+      (state.cluster.count() > 1 && state.shared_window % kClusterWindow != 0)) {
     outcome.stop = {.reason = Stop::Reason::kRefused, .what = "a launch of this shape"};
     return outcome;
   }
@@ -138,21 +217,20 @@ Outcome Executor::Run(const Launch& launch, const Program& program, AddressSpace
     state.constants[bank] = banks_[bank].data();
   }
 
-  std::deque<std::unique_ptr<Block>> running;
+  std::deque<std::unique_ptr<Cluster>> running;
+  const uint64_t of_cluster = state.cluster.count(), clusters = blocks / of_cluster;
   uint64_t started = 0, finished = 0, next_question = kBetweenQuestions;
   const uint64_t turn = std::clamp(most / kLanes, kLeastTurnOfBlock, kTurnOfBlock);
-  const auto give_back = [&](std::unique_ptr<Block> block) {
-    for (Warp* warp : block->warps) warp->End();
-    if (idle_.size() < kMostIdle) idle_.push_back(std::move(block));
+  const auto give_back = [&](Cluster& cluster) {
+    for (auto& block : cluster.blocks) {
+      for (Warp* warp : block->warps) warp->End();
+      if (idle_.size() < std::max<size_t>(kMostIdle, of_cluster)) idle_.push_back(std::move(block));
+    }
   };
-  while (finished < blocks) {
-    if (started < blocks && (running.empty() || running.size() < kMostBlocks)) {
-      auto block = NewBlock();
-      block->Start(state, {static_cast<uint32_t>(started % launch.grid.x),
-                           static_cast<uint32_t>(started / launch.grid.x % launch.grid.y),
-                           static_cast<uint32_t>(started / launch.grid.x / launch.grid.y)});
+  while (finished < clusters) {
+    if (started < clusters && (running.empty() || running.size() * of_cluster < kMostBlocks)) {
+      running.push_back(NewCluster(state, started));
       ++started;
-      running.push_back(std::move(block));
     } else {
       // The one that has waited longest.
       running.push_back(std::move(running.front()));
@@ -163,7 +241,7 @@ Outcome Executor::Run(const Launch& launch, const Program& program, AddressSpace
     outcome.thread_instructions = std::max(state.thread_instructions, state.clock);
     if (now == WarpState::kStopped) break;
     if (now == WarpState::kExited) {
-      give_back(std::move(running.back()));
+      give_back(*running.back());
       running.pop_back();
       ++finished;
     }
@@ -174,12 +252,12 @@ Outcome Executor::Run(const Launch& launch, const Program& program, AddressSpace
         break;
       }
     }
-    if (finished < blocks && outcome.thread_instructions > most) {
+    if (finished < clusters && outcome.thread_instructions > most) {
       outcome.stop = {.reason = Stop::Reason::kTooLong};
       break;
     }
   }
-  for (auto& block : running) give_back(std::move(block));
+  for (auto& cluster : running) give_back(*cluster);
   if (!outcome.done()) return outcome;
   if (const auto fault = memory.Commit()) {
     outcome.stop = {.reason = Stop::Reason::kUnmapped, .address = *fault};

@@ -49,8 +49,10 @@ class Executor {
 
  private:
   struct Block;
-  class Grid;
+  struct Cluster;
   std::unique_ptr<Block> NewBlock();
+  // Number `number` of the launch.
+  std::unique_ptr<Cluster> NewCluster(LaunchState& launch, uint64_t number);
 
   std::array<std::vector<uint8_t>, 8> banks_;
   std::array<size_t, 8> used_{};  // bytes of each that are not zeros

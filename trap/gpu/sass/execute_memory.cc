@@ -183,7 +183,8 @@ void QuerySpace(Warp& warp, const Instruction& i) {
     uint32_t inside;
     switch (SpaceOf(warp, addresses[lane], &inside)) {
       case Space::kShared:
-        return wanted == 2;
+        // The block's own, or that of any of its cluster.
+        return wanted == 3 || (wanted == 2 && inside / kWindowBytes == warp.block->rank);
       case Space::kLocal:
         return wanted == 1;
       default:

@@ -29,6 +29,10 @@ uint32_t Special(const Warp& warp, int number, int lane) {
       return static_cast<uint32_t>(launch.shared_window >> 32);
     case kSharedWindowLow:
       return static_cast<uint32_t>(launch.shared_window);
+    case kSharedSize:
+      return static_cast<uint32_t>(warp.block->shared.size());
+    case kClusterBlockId:
+      return warp.block->rank;
     case kEqualMask:
       return Bit(lane);
     case kLowerMask:

@@ -65,7 +65,8 @@ using Handler = void (*)(Warp& warp, const Instruction& instruction);
 enum class Flow : uint8_t {
   kPlain,
   kBranch,
-  kDivergence,  // BRA.DIV, BRA.CONV
+  kBranchTogether,  // all threads of the path go if any does
+  kDivergence,      // BRA.DIV, BRA.CONV
   kIndirectBranch,
   kUniformIndirectBranch,
   kCall,
@@ -80,6 +81,7 @@ enum class Flow : uint8_t {
   kCollective,  // WARPSYNC.COLLECTIVE: a call once the warp is together
   kBarrier,
   kYield,
+  kTryWait,     // looks whether something has happened: if not, it is others' turn
   kReadsClock,  // or another special register: done as kPlain, once the launch's clock is up to
                 // date
   kTrap,

@@ -77,11 +77,33 @@ inline uint8_t* SharedAt(Warp& warp, uint32_t address, int bytes) {
     warp.Fail(Stop::Reason::kMisaligned, address);
     return nullptr;
   }
-  if (uint64_t{address} + static_cast<uint64_t>(bytes) > warp.block->shared.size()) {
+  const std::vector<uint8_t>& shared = warp.block->shared;
+  if (__builtin_expect(uint64_t{address} + static_cast<uint64_t>(bytes) > shared.size(), 0)) {
+    // In a cluster an address's upper byte says whose memory it is.
+    const uint32_t inside = address & (kWindowBytes - 1);
+    if (address / kWindowBytes != warp.block->rank ||
+        uint64_t{inside} + static_cast<uint64_t>(bytes) > shared.size()) {
+      warp.Fail(Stop::Reason::kOutOfRange, address);
+      return nullptr;
+    }
+    address = inside;
+  }
+  return warp.block->shared.data() + address;
+}
+// The same in any block of the cluster, which the address's upper byte names.
+inline uint8_t* ClusterSharedAt(Warp& warp, uint32_t address, int bytes) {
+  if (address % static_cast<uint32_t>(bytes) != 0) {
+    warp.Fail(Stop::Reason::kMisaligned, address);
+    return nullptr;
+  }
+  const auto& blocks = warp.block->cluster->blocks;
+  const uint32_t rank = address / kWindowBytes, inside = address & (kWindowBytes - 1);
+  if (rank >= blocks.size() ||
+      uint64_t{inside} + static_cast<uint64_t>(bytes) > blocks[rank]->shared.size()) {
     warp.Fail(Stop::Reason::kOutOfRange, address);
     return nullptr;
   }
-  return warp.block->shared.data() + address;
+  return blocks[rank]->shared.data() + inside;
 }
 inline uint8_t* LocalAt(Warp& warp, int lane, uint32_t address, int bytes) {
   if (address % static_cast<uint32_t>(bytes) != 0) {
@@ -109,7 +131,8 @@ inline uint8_t* GlobalAt(Warp& warp, uint64_t address, int bytes) {
 // Which space a generic address is in, and where there.
 inline Space SpaceOf(const Warp& warp, uint64_t address, uint32_t* inside) {
   const LaunchState& launch = *warp.launch;
-  if (address - launch.shared_window < kWindowBytes) {
+  // A window for each block of a cluster.
+  if (address - launch.shared_window < kWindowBytes * launch.cluster.count()) {
     *inside = static_cast<uint32_t>(address - launch.shared_window);
     return Space::kShared;
   }
@@ -124,7 +147,7 @@ inline uint8_t* GenericAt(Warp& warp, int lane, uint64_t address, int bytes) {
   uint32_t inside = 0;
   switch (SpaceOf(warp, address, &inside)) {
     case Space::kShared:
-      return SharedAt(warp, inside, bytes);
+      return ClusterSharedAt(warp, inside, bytes);
     case Space::kLocal:
       return LocalAt(warp, lane, inside, bytes);
     default:

@@ -13,17 +13,16 @@ namespace phantora::sass {
 #define PHANTORA_OPERATION_LIST(HANDLER, SELECTOR)                                                 \
   /* execute_integer.cc */                                                                         \
   SELECTOR(SelectMove)                                                                             \
-  SELECTOR(SelectCompareIntegers) SELECTOR(SelectAdd3) SELECTOR(SelectLogic3)                      \
-      SELECTOR(SelectShift) SELECTOR(SelectMultiplyAdd) SELECTOR(SelectMultiplyAddWide)            \
-          SELECTOR(SelectLoadEffectiveAddress) HANDLER(Select) HANDLER(MinMaxInteger)              \
-              HANDLER(MinMax3) HANDLER(AddIntegers) HANDLER(AddMinMax) HANDLER(AbsoluteInteger)    \
-                  HANDLER(PermuteBytes) HANDLER(SignExtend) HANDLER(BitMask) HANDLER(DotProduct4)  \
-                      HANDLER(DotProduct2) HANDLER(AbsoluteDifference)                             \
-                          HANDLER(AbsoluteDifference4) HANDLER(PackSaturated)                      \
-                              HANDLER(MultiplyAddHigh) HANDLER(FindLeadingOne)                     \
-                                  HANDLER(ReverseBits) HANDLER(CountBits)                          \
-                                      HANDLER(PredicatesToRegister) HANDLER(RegisterToPredicates)  \
-                                          HANDLER(LogicPredicates) /* execute_uniform.cc */        \
+  SELECTOR(SelectCompareIntegers)                                                                  \
+  SELECTOR(SelectAdd3) SELECTOR(SelectLogic3) SELECTOR(SelectShift) SELECTOR(SelectMultiplyAdd)    \
+      SELECTOR(SelectMultiplyAddWide) SELECTOR(SelectLoadEffectiveAddress) HANDLER(Select)         \
+          HANDLER(MinMaxInteger) HANDLER(MinMax3) HANDLER(AddIntegers) HANDLER(AddMinMax)          \
+              HANDLER(AbsoluteInteger) HANDLER(PermuteBytes) HANDLER(SignExtend) HANDLER(BitMask)  \
+                  HANDLER(DotProduct4) HANDLER(DotProduct2) HANDLER(AbsoluteDifference)            \
+                      HANDLER(AbsoluteDifference4) HANDLER(PackSaturated) HANDLER(MultiplyAddHigh) \
+                          HANDLER(FindLeadingOne) HANDLER(ReverseBits) HANDLER(CountBits)          \
+                              HANDLER(PredicatesToRegister) HANDLER(RegisterToPredicates)          \
+                                  HANDLER(LogicPredicates) /* execute_uniform.cc */                \
       SELECTOR(SelectUniformLoadEffectiveAddress) HANDLER(UniformMove)                             \
           HANDLER(UniformPredicatesToRegister) HANDLER(UniformSelect) HANDLER(UniformCompare)      \
               HANDLER(UniformAdd3) HANDLER(UniformLogic3) HANDLER(UniformPermuteBytes)             \
@@ -39,8 +38,8 @@ namespace phantora::sass {
                   HANDLER(AddDouble) HANDLER(CompareDoubles)                                       \
                       HANDLER(FusedMultiplyAddDouble) /* execute_half.cc */                        \
       HANDLER(AddHalves) HANDLER(MultiplyHalves) HANDLER(FusedMultiplyAddHalves)                   \
-          HANDLER(CompareHalves) HANDLER(SetHalves) HANDLER(MinMaxHalves)                          \
-              HANDLER(PackFloats) /* execute_convert.cc */                                         \
+          HANDLER(CompareHalves) HANDLER(SetHalves) HANDLER(MinMaxHalves) HANDLER(PackFloats)      \
+              HANDLER(RoundToTf32) /* execute_convert.cc */                                        \
       HANDLER(FloatToFloat) HANDLER(FloatToInteger) HANDLER(IntegerToFloat)                        \
           HANDLER(IntegerToFloat32) HANDLER(RoundToIntegral)                                       \
               HANDLER(SaturateInteger) /* execute_memory.cc */                                     \
@@ -57,7 +56,14 @@ namespace phantora::sass {
                   HANDLER(WriteConvergence) HANDLER(ReadBarrierResult)                             \
                       HANDLER(LoadProgramCounter) /* execute_tensor.cc */                          \
       SELECTOR(SelectMatrixProduct) HANDLER(IntegerMatrixProduct) HANDLER(TransposeMatrix)         \
-          HANDLER(DoubleMatrixProduct) HANDLER(LoadMatrix) HANDLER(StoreMatrix)
+          HANDLER(DoubleMatrixProduct) HANDLER(LoadMatrix)                                         \
+              HANDLER(StoreMatrix)                            /* execute_warpgroup.cc */           \
+      SELECTOR(SelectWarpgroupProduct) HANDLER(MeetWarpgroup) /* execute_cluster.cc */             \
+      HANDLER(Elect) HANDLER(ReserveRegisters) HANDLER(SwapMemoryBarrier)                          \
+          HANDLER(ArriveAtMemoryBarrier) HANDLER(CheckMemoryBarrier) HANDLER(ArriveAfterCopies)    \
+              HANDLER(StoreAsync) HANDLER(ArriveAtCluster)                                         \
+                  HANDLER(WaitForCluster) /* execute_bulk.cc */                                    \
+      SELECTOR(SelectBulkCopy) HANDLER(LoadTensor) HANDLER(StoreTensor) HANDLER(ReduceTensor)
 
 #define PHANTORA_DECLARE_HANDLER(name) void name(Warp& warp, const Instruction& instruction);
 #define PHANTORA_DECLARE_SELECTOR(name) Handler name(const Instruction& instruction);

@@ -113,6 +113,7 @@ class Printer {
     const int64_t offset = instruction_.offset;
     switch (operand.address) {
       case 'r':
+      case 'B':
         return Bracketed(plain, offset);
       case 'g':
       case 'G':
@@ -136,6 +137,10 @@ class Printer {
         }
         return Bracketed(base, offset);
       }
+      case 'V':
+        return Bracketed(Uniform(static_cast<int>(word_.Bits(24, 6))), offset);
+      case 'W':
+        return Bracketed(plain + ".64", offset);
       case 'i': {
         const uint16_t at = static_cast<uint16_t>(offset);
         if (plain.empty() && at != 0) {
@@ -202,10 +207,38 @@ class Printer {
       case OperandKind::kRegister:
         out.push_back(Register(static_cast<int>(word_.Bits(operand.at, 8))));
         return;
-      case OperandKind::kUniform:
-        out.push_back(absl::StrCat(instruction_.a.negate ? "~" : "",
+      case OperandKind::kUniform: {
+        const int inverted = operand.inverted != 0 ? operand.inverted : operand.at + 6;
+        const bool is_inverted =
+            (operand.invertible || operand.inverted != 0) && word_.Bit(inverted);
+        out.push_back(absl::StrCat(is_inverted ? "~" : "",
                                    Uniform(static_cast<int>(word_.Bits(operand.at, 6)))));
         return;
+      }
+      case OperandKind::kUniformAddress:
+        out.push_back(absl::StrCat("[", Uniform(static_cast<int>(word_.Bits(operand.at, 6))), "]"));
+        return;
+      case OperandKind::kDescriptor:
+        out.push_back(
+            absl::StrCat("desc[", Uniform(static_cast<int>(word_.Bits(operand.at, 6))), "]"));
+        return;
+      case OperandKind::kMatrixDescriptor:
+        out.push_back(absl::StrCat("gdesc[", Uniform(static_cast<int>(word_.Bits(operand.at, 6))),
+                                   "]", operand.at == 24 && word_.Bit(72) ? ".negA" : "",
+                                   word_.Bit(63) ? ".negB" : "", word_.Bit(61) ? ".tnspA" : "",
+                                   word_.Bit(62) ? ".tnspB" : ""));
+        return;
+      case OperandKind::kGroup:
+        if (word_.Bits(operand.at, 3) != 7) {
+          out.push_back(absl::StrCat("gsb", word_.Bits(operand.at, 3)));
+        }
+        return;
+      case OperandKind::kReversedPredicate: {
+        const bool inverted = word_.Bit(operand.inverted);
+        const int index = kTrue - static_cast<int>(word_.Bits(operand.at, 3));
+        if (index != kTrue || inverted) out.push_back(Predicate("UP", index, inverted));
+        return;
+      }
       case OperandKind::kPredicate:
       case OperandKind::kPredicateResult:
       case OperandKind::kUniformPredicate:

@@ -19,6 +19,8 @@ int RegistersOf(const Word& word) {
   const int operation = word.operation();
   const bool is_branch = operation >= 0x140 && operation < 0x160 && word.form() != 1;
   const bool has_number_at_32 = operation < 0x100 && word.form() != 1;
+  // Products by four warps have up to 128 in a row.
+  if (operation >= 0x1f0 && operation <= 0x1f3) return kNoRegister;
   int most = 0;
   for (const int at : {16, 24, 32, 64}) {
     if (is_branch && at == 32) continue;

@@ -40,6 +40,11 @@ class Runner {
         // Its turn is over: the others go first.
         warp_.paths.insert(warp_.paths.begin(), {.pc = warp_.pc, .threads = warp_.running});
       }
+      if (warp_.gives_way) {
+        warp_.gives_way = false;
+        result = WarpState::kLooking;
+        break;
+      }
       if (left == 0) break;
     }
     warp_.launch->clock = clock_;
@@ -89,7 +94,7 @@ class Runner {
       }
       warp_.launch->clock = clock_ + done;
       Step(i);
-      if (warp_.running == 0 || warp_.failed()) return done;
+      if (warp_.running == 0 || warp_.gives_way || warp_.failed()) return done;
     }
     return done;
   }
@@ -117,6 +122,14 @@ class Runner {
     switch (i.flow) {
       case Flow::kBranch:
         Branch(i);
+        return;
+      case Flow::kBranchTogether:
+        warp_.pc = (warp_.active & PredicateAt(warp_, i, 87, 90)) != 0 ? i.target : warp_.pc + 1;
+        return;
+      case Flow::kTryWait:
+        i.handler(warp_, i);
+        if (!warp_.repeats) ++warp_.pc;
+        warp_.repeats = false;
         return;
       case Flow::kReadsClock:
         i.handler(warp_, i);

@@ -12,6 +12,7 @@ enum class WarpState {
   kExited,   // all its threads
   kWaiting,  // for other warps, at a barrier
   kPaused,   // after as many instructions as it might take
+  kLooking,  // whether others have done something, in vain
   kStopped,  // see Warp::stop
 };
 

@@ -16,6 +16,7 @@ enum SpecialRegister : int {
   kBlockZ = 0x27,
   kSharedWindowHigh = 0x2f,
   kSharedWindowLow = 0x30,
+  kSharedSize = 0x32,
   kEqualMask = 0x38,
   kLowerMask = 0x39,
   kLowerEqualMask = 0x3a,
@@ -53,6 +54,8 @@ constexpr const char* SpecialRegisterName(int number) {
       return "SR_SWINHI";
     case kSharedWindowLow:
       return "SR_SWINLO";
+    case kSharedSize:
+      return "SR_SMEMSZ";
     case kEqualMask:
       return "SR_EQMASK";
     case kLowerMask:

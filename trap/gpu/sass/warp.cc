@@ -12,6 +12,14 @@ constexpr uint32_t kLeastLocal = 1024;  // bytes of a thread
 
 }  // namespace
 
+void ClusterState::EndPhaseIfComplete() {
+  uint32_t living = 0;
+  for (const BlockState* block : blocks) living += block->living;
+  if (arrived == 0 || arrived < living) return;
+  arrived = 0;
+  ++phase;
+}
+
 void Warp::Start(LaunchState& launch_state, BlockState& block_state, uint32_t index) {
   launch = &launch_state;
   block = &block_state;
@@ -33,6 +41,9 @@ void Warp::Start(LaunchState& launch_state, BlockState& block_state, uint32_t in
   std::memset(convergence, 0, sizeof convergence);
   paths.clear();
   paths.push_back({.pc = 0, .threads = valid});
+  cluster_phase = group_phase = 0;
+  waits_for_group = false;
+  gives_way = repeats = false;
   barrier_count = 0;
   barrier_result = false;
   stop = {};

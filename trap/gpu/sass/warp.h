@@ -25,15 +25,15 @@ inline int First(uint32_t mask) { return __builtin_ctz(mask); }
 struct Stop {
   enum class Reason : uint8_t {
     kNone,
-    kUnmapped,    // an access to memory that is not there
-    kMisaligned,  // an address that is not a multiple of the access's size
-    kOutOfRange,  // beyond shared, local or constant memory
-    kTrap,        // the program says so: an assertion
-    kBadTarget,   // a jump to where there is no instruction
-    kRefused,     // an instruction that is not understood, with certain operands
-    kDeadlock,    // nobody can go on
-    kTooLong,     // more instructions than the launch may take
-    kNoMemory,    // of this machine
+    kUnmapped,     // an access to memory that is not there
+    kMisaligned,   // an address that is not a multiple of the access's size
+    kOutOfRange,   // beyond shared, local or constant memory
+    kTrap,         // the program says so: an assertion
+    kBadTarget,    // a jump to where there is no instruction
+    kRefused,      // an instruction that is not understood, with certain operands
+    kDeadlock,     // nobody can go on
+    kTooLong,      // more instructions than the launch may take
+    kNoMemory,     // of this machine
     kInterrupted,  // the run is to end
   };
   Reason reason = Reason::kNone;
@@ -62,15 +62,31 @@ struct LaunchState {
   uint64_t began = 0;         // ns, what the GPU's timer said
   uint64_t thread_instructions = 0;
   uint64_t local_bytes = 0;  // of all warps under way, of this machine's memory
+  uint64_t events = 0;       // that somebody who looks again may see
 };
 inline constexpr uint64_t kMostLocalOfLaunch = uint64_t{1} << 30;
 inline constexpr uint32_t kWindowBytes = 1 << 24;
 // Of a thread's local memory, which its stack takes from the upper end of its window.
 inline constexpr uint32_t kMostLocal = 1 << 19;
 
+struct BlockState;
+
+// What the blocks of a cluster share. Every block is in one, most are alone there.
+struct ClusterState {
+  std::vector<BlockState*> blocks;  // by rank
+  uint32_t arrived = 0;             // threads, in this phase
+  uint64_t phase = 0;
+
+  // Has everybody arrived who has not exited?
+  void EndPhaseIfComplete();
+};
+inline constexpr uint32_t kMostBlocksOfCluster = 16;
+
 // What the threads of a block share.
 struct BlockState {
   Dims index;
+  ClusterState* cluster = nullptr;
+  uint32_t rank = 0;  // in the cluster
   std::vector<uint8_t> shared;
   struct Barrier {
     uint32_t arrived = 0;   // threads
@@ -79,6 +95,14 @@ struct BlockState {
     bool all = true, any = false;
   };
   std::array<Barrier, 16> barriers{};
+  // Four warps that make products together.
+  struct Warpgroup {
+    uint32_t arrived = 0;  // warps, in this phase
+    uint64_t phase = 0;
+  };
+  static constexpr uint32_t kWarpsOfGroup = 4;
+  std::array<Warpgroup, 8> warpgroups{};
+  uint32_t warps = 0;
   uint32_t living = 0;  // threads that have not exited
 };
 
@@ -117,6 +141,12 @@ class Warp {
   uint32_t first_thread = 0;  // of lane 0, in the block
   uint32_t warp_index = 0;
   uint32_t yields = 0;         // in a row, while all others wait
+  uint64_t cluster_phase = 0;  // of the last arrival
+  uint64_t group_phase = 0;    // likewise
+  bool waits_for_group = false;
+  // Of an instruction that looks whether something has happened, and it has not.
+  bool gives_way = false;      // others go first
+  bool repeats = false;        // it has to look again itself
   uint32_t barrier_count = 0;  // results of BAR.RED, for B2R.RESULT
   bool barrier_result = false;
   Stop stop;

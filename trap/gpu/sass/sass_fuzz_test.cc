@@ -118,11 +118,32 @@ TEST(SassFuzzTest, AnyCodeEnds) {
   auto pages = std::make_shared<PageStore>(64 << 20);
   AddressSpace space;
   space.Map(kAt, kBytes, std::make_shared<DeviceMemory>(pages, kBytes), 0);
+  // Tensors, whose maps lie where small numbers point to.
+  for (uint32_t at = 0; at < 64; ++at) {
+    const uint32_t map[16] = {static_cast<uint32_t>(kAt),
+                              0,
+                              static_cast<uint32_t>(maker.Below(1 << 15)),
+                              1 + at,
+                              4,
+                              4,
+                              4,
+                              0,
+                              63,
+                              31,
+                              3,
+                              3,
+                              3,
+                              static_cast<uint32_t>(15 << 24 | maker.Below(512)),
+                              static_cast<uint32_t>(maker.Below(1 << 20)),
+                              static_cast<uint32_t>(maker.Below(64))};
+    ASSERT_FALSE(space.Write(kAt + uint64_t{at} * 64, map, sizeof map));
+  }
   Executor executor;
   std::vector<uint8_t> bank(4096);
   for (size_t i = 0; i < bank.size(); ++i) bank[i] = static_cast<uint8_t>(i * 7);
   uint64_t accepted = 0, words = 0, done = 0;
   for (int i = 0; i < programs; ++i) {
+    const Architecture architecture = maker.Below(2) == 0 ? 80 : 90;
     std::vector<Word> code = {ReadSpecialRegister(0, 0x21),
                               ReadSpecialRegister(1, 0x25),
                               MoveImmediate(2, static_cast<uint32_t>(kAt)),
@@ -134,21 +155,22 @@ TEST(SassFuzzTest, AnyCodeEnds) {
       Word word = maker.Make();
       // Mostly words that are executed: the first that is not ends a program.
       for (int tries = 0; tries < 8 && maker.Below(200) != 0; ++tries) {
-        if (Decode(word, 80, at).encoding != nullptr) break;
+        if (Decode(word, architecture, at).encoding != nullptr) break;
         word = maker.Make();
       }
       code.push_back(word);
     }
     code.push_back(Exit());
-    const Program program(CodeOf(code), maker.Below(2) == 0 ? 80 : 90);
+    const Program program(CodeOf(code), architecture);
     for (uint32_t at = 0; at < program.size(); ++at) accepted += program.IsUnderstood(at) ? 1 : 0;
     words += program.size();
-    Launch launch = {.grid = {2, 1, 1},
-                     .block = {static_cast<uint32_t>(1 + maker.Below(70)), 1, 1},
-                     .cluster = {},
-                     .registers = static_cast<int>(maker.Below(256)),
-                     .shared_bytes = static_cast<uint32_t>(maker.Below(4096)),
-                     .constants = {}};
+    Launch launch = {
+        .grid = {2, 1, 1},
+        .block = {static_cast<uint32_t>(1 + maker.Below(70)), 1, 1},
+        .cluster = {static_cast<uint32_t>(1 + maker.Below(architecture >= 90 ? 2 : 1)), 1, 1},
+        .registers = static_cast<int>(maker.Below(256)),
+        .shared_bytes = static_cast<uint32_t>(maker.Below(4096)),
+        .constants = {}};
     launch.constants[0] = bank;
     done += executor.Run(launch, program, space, 20'000, NeverInterrupted).done() ? 1 : 0;
   }

@@ -15,24 +15,24 @@ namespace {
 // The operation is of the uniform datapath.
 #define PHANTORA_UNIFORM " =91+1:1"
 
-// 64 rows, `at_most` columns in steps, and the depth: spellings of the field at `at`.
-std::string* Shapes(int at, int width, int step, int depth) {
-  auto* const text = new std::string(absl::StrCat(at, "+", width, "="));
+// 64 rows, columns in steps and the depth: the modifier at `at`.
+std::string Shapes(int at, int width, int step, int depth) {
+  std::string text = absl::StrCat(at, "+", width, "=");
   for (int i = 0; i < 1 << width; ++i) {
-    absl::StrAppend(text, i == 0 ? "" : ",", ".64x", (i + 1) * step, "x", depth);
+    absl::StrAppend(&text, i == 0 ? "" : ",", ".64x", (i + 1) * step, "x", depth);
   }
   return text;
 }
 // Of integers: 8, 16, 24 and 32 columns, and then every 16; every third value of the field.
-std::string* IntegerShapes() {
-  auto* const text = new std::string("53+6=");
+std::string IntegerShapes() {
+  std::string text = "53+6=";
   for (int i = 0; i < 1 << 6; ++i) {
     const int columns = i / 3 < 4 ? 8 * (i / 3 + 1) : 16 * (i / 3 - 1);
-    absl::StrAppend(text, i == 0 ? "" : ",");
+    absl::StrAppend(&text, i == 0 ? "" : ",");
     if (i % 3 == 0 && columns <= 256) {
-      absl::StrAppend(text, ".64x", columns, "x32");
+      absl::StrAppend(&text, ".64x", columns, "x32");
     } else {
-      absl::StrAppend(text, "?");
+      absl::StrAppend(&text, "?");
     }
   }
   return text;
@@ -41,8 +41,8 @@ std::string* IntegerShapes() {
 }  // namespace
 
 std::vector<EncodingRow> HopperRows() {
-  static const std::string halves = *Shapes(53, 5, 8, 16), floats = *Shapes(53, 5, 8, 8),
-                           bytes = *Shapes(53, 5, 8, 32), integers = *IntegerShapes();
+  static const std::string halves = Shapes(53, 5, 8, 16), floats = Shapes(53, 5, 8, 8),
+                           bytes = Shapes(53, 5, 8, 32), integers = IntegerShapes();
   static const std::string hgmma = absl::StrCat(halves, " 75=.F16,.F32 76+3=,.BF16 58=,?");
   static const std::string tf32 = absl::StrCat(floats, " 75=?,.F32 76+3=?,?,.TF32 58=?,");
   static const std::string qgmma =

@@ -3,82 +3,52 @@
 #include <algorithm>
 #include <cstring>
 
-#include "trap/gpu/sass/float_math.h"
+#include "trap/gpu/sass/matrix_math.h"
 #include "trap/gpu/sass/memory_access.h"
 #include "trap/gpu/sass/operations.h"
 
 namespace phantora::sass {
 namespace {
 
-constexpr int kRowsOfA = 16, kColumnsOfB = 8;
+constexpr int kColumnsOfB = 8;
 
-enum class Element { kHalf, kBfloat, kTf32 };
-
-template <Element element>
-inline float LowOf(uint32_t bits) {
-  if constexpr (element == Element::kHalf) return HalfToFloat(bits & 0xffff);
-  if constexpr (element == Element::kBfloat) return AsFloat(bits << 16);
-  return AsFloat(bits & 0xffffe000);  // the lowest bits of a tf32 are not looked at
-}
-template <Element element>
-inline float HighOf(uint32_t bits) {
-  if constexpr (element == Element::kHalf) return HalfToFloat(bits >> 16);
-  return AsFloat(bits & 0xffff0000);
-}
-
-// d = a b + c of 16 x k and k x 8. Sums are of doubles, rounded once: tensor cores add with about
-// as many bits as float has, in an order of their own.
+// d = a b + c of 16 x k and k x 8. In each register four threads that follow each other have one
+// row of a, or one column of b: 16 bytes.
 template <Element element, int k, bool float_results>
 void MatrixProduct(Warp& warp, const Instruction& i) {
-  alignas(64) float a[kRowsOfA][k], b[k][kColumnsOfB];
-  const int ra = i.a.index, rb = i.b.index, rc = i.c.index;
-  constexpr int kPerRegister = element == Element::kTf32 ? 1 : 2;
-  constexpr int kRegistersOfA = kRowsOfA * k / kLanes / kPerRegister;
-  constexpr int kRegistersOfB = k * kColumnsOfB / kLanes / kPerRegister;
-  for (int lane = 0; lane < kLanes; ++lane) {
-    const int group = lane / 4, inside = lane % 4;
-    for (int r = 0; r < kRegistersOfA; ++r) {
-      const uint32_t bits = warp.registers[ra + (ra == kNoRegister ? 0 : r)][lane];
-      const int row = group + 8 * (r % 2);
-      const int column = inside * kPerRegister + (r / 2) * 4 * kPerRegister;
-      a[row][column] = LowOf<element>(bits);
-      if constexpr (kPerRegister == 2) a[row][column + 1] = HighOf<element>(bits);
-    }
-    for (int r = 0; r < kRegistersOfB; ++r) {
-      const uint32_t bits = warp.registers[rb + (rb == kNoRegister ? 0 : r)][lane];
-      const int row = inside * kPerRegister + r * 4 * kPerRegister;
-      b[row][group] = LowOf<element>(bits);
-      if constexpr (kPerRegister == 2) b[row + 1][group] = HighOf<element>(bits);
-    }
-  }
-  alignas(64) double sums[kRowsOfA][kColumnsOfB] = {};
-  for (int row = 0; row < kRowsOfA; ++row) {
-    for (int at = 0; at < k; ++at) {
-      const double factor = a[row][at];
-      for (int column = 0; column < kColumnsOfB; ++column) {
-        sums[row][column] += factor * static_cast<double>(b[at][column]);
-      }
-    }
-  }
-  for (int lane = 0; lane < kLanes; ++lane) {
-    if (!Has(warp.active, lane)) continue;
-    const int group = lane / 4, column = lane % 4 * 2;
+  constexpr int kOf = kOfChunk<element>, kParts = k / kOf;
+  const auto row_of = [&](int index, int at) {
+    return reinterpret_cast<const uint8_t*>(
+        warp.registers[index == kNoRegister ? kNoRegister : index + at]);
+  };
+  alignas(64) float a[kRows][k], columns[kColumnsOfB][8] = {}, b[k < 8 ? 8 : k][kColumnsOfB];
+  for (int part = 0; part < kParts; ++part) {
     for (int half = 0; half < 2; ++half) {
-      const double low = sums[group + 8 * half][column], high = sums[group + 8 * half][column + 1];
-      if constexpr (float_results) {
-        const bool none = rc == kNoRegister;
-        const float c0 = none ? 0 : AsFloat(warp.registers[rc + 2 * half][lane]);
-        const float c1 = none ? 0 : AsFloat(warp.registers[rc + 2 * half + 1][lane]);
-        warp.registers[i.destination + 2 * half][lane] = Canonical(static_cast<float>(low + c0));
-        warp.registers[i.destination + 2 * half + 1][lane] =
-            Canonical(static_cast<float>(high + c1));
-      } else {
-        const uint32_t bits = rc == kNoRegister ? 0 : warp.registers[rc + half][lane];
-        const uint32_t d0 = FloatToHalf(RoundedToOdd(low + HalfToFloat(bits & 0xffff)));
-        const uint32_t d1 = FloatToHalf(RoundedToOdd(high + HalfToFloat(bits >> 16)));
-        warp.registers[i.destination + half][lane] = d0 | d1 << 16;
+      const uint8_t* const from = row_of(i.a.index, 2 * part + half);
+      for (int row = 0; row < 8; ++row) {
+        Expand<element>(from + row * kChunk, &a[row + 8 * half][part * kOf]);
       }
     }
+    const uint8_t* const from = row_of(i.b.index, part);
+    for (int column = 0; column < kColumnsOfB; ++column) {
+      Expand<element>(from + column * kChunk, &columns[column][part * kOf % 8]);
+    }
+    if ((part + 1) * kOf % 8 == 0 || part + 1 == kParts) {
+      Transpose8(&columns[0][0], 8, &b[part * kOf / 8 * 8][0], kColumnsOfB);
+    }
+  }
+  alignas(64) float sums[kRows][8];
+  Multiply8<k>(a, &b[0][0], kColumnsOfB, sums);
+  constexpr int kResults = float_results ? 4 : 2;
+  alignas(64) uint32_t results[kResults][kLanes];
+  const auto* const addends = i.c.index == kNoRegister ? nullptr : &warp.registers[i.c.index];
+  if constexpr (float_results) {
+    FloatResults(sums, addends, results);
+  } else {
+    HalfResults(sums, addends, results);
+  }
+  for (int r = 0; r < kResults; ++r) {
+    Store(warp, i.destination + r, [&](int lane) { return results[r][lane]; });
   }
 }
 
@@ -111,7 +81,7 @@ Handler SelectMatrixProduct(const Instruction& i) {
 void IntegerMatrixProduct(Warp& warp, const Instruction& i) {
   const bool wide = i.Bit(75), signed_a = i.Bit(76), signed_b = i.Bit(78), saturates = i.Bit(82);
   const int k = wide ? 32 : 16;
-  int32_t a[kRowsOfA][32], b[32][kColumnsOfB];
+  int32_t a[kRows][32], b[32][kColumnsOfB];
   const auto byte = [](uint32_t word, int at, bool is_signed) -> int32_t {
     const auto value = static_cast<uint8_t>(word >> (8 * at));
     return is_signed ? static_cast<int8_t>(value) : value;

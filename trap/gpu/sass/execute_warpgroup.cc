@@ -4,14 +4,11 @@
 // Which thread has which element, and where those of shared memory are: PTX ISA, "Asynchronous
 // Warpgroup Level Matrix Instructions", with the strides as CUTLASS states them
 // (include/cute/arch/mma_sm90_desc.hpp, cute/atom/mma_traits_sm90_gmma.hpp).
-#include <immintrin.h>
-
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstring>
 
-#include "trap/gpu/sass/float_math.h"
+#include "trap/gpu/sass/matrix_math.h"
 #include "trap/gpu/sass/memory_access.h"
 #include "trap/gpu/sass/operations.h"
 #include "trap/gpu/sass/swizzle.h"
@@ -19,9 +16,7 @@
 namespace phantora::sass {
 namespace {
 
-constexpr int kRows = 16;  // of a warp
 constexpr int kMostColumns = 256;
-constexpr int kChunk = 16;  // bytes that lie together in whatever layout
 // So many products take the time of an instruction of a thread.
 constexpr int kProductsOfAnInstruction = 8;
 
@@ -66,64 +61,6 @@ const uint8_t* ChunkAt(Warp& warp, const Matrix& matrix, uint32_t address) {
   return SharedAt(warp, Swizzled(matrix.swizzle, address), kChunk);
 }
 
-enum class Element { kHalf, kBfloat, kTf32, kE4m3, kE5m2 };
-
-// Floats of eight bits: a table of all. E4M3 has no infinities, and NaN only as all ones.
-std::array<float, 256> TableOf(int exponent_bits) {
-  std::array<float, 256> table;
-  const int mantissa_bits = 7 - exponent_bits;
-  const int bias = (1 << (exponent_bits - 1)) - 1;
-  for (uint32_t bits = 0; bits < 256; ++bits) {
-    const auto exponent = static_cast<int>(bits >> mantissa_bits & ((1u << exponent_bits) - 1));
-    const uint32_t mantissa = bits & ((1u << mantissa_bits) - 1);
-    const bool largest = exponent == (1 << exponent_bits) - 1;
-    float value = std::ldexp(static_cast<float>(mantissa), 1 - bias - mantissa_bits);
-    if (exponent > 0) {
-      value = std::ldexp(static_cast<float>(mantissa | 1u << mantissa_bits),
-                         exponent - bias - mantissa_bits);
-    }
-    if (exponent_bits == 5 && largest)
-      value = mantissa == 0 ? AsFloat(0x7f800000) : AsFloat(0x7fffffff);
-    if (exponent_bits == 4 && largest && mantissa == 7) value = AsFloat(0x7fffffff);
-    table[bits] = (bits & 0x80) != 0 ? -value : value;
-  }
-  return table;
-}
-const float* E4m3() {
-  static const std::array<float, 256> table = TableOf(4);
-  return table.data();
-}
-const float* E5m2() {
-  static const std::array<float, 256> table = TableOf(5);
-  return table.data();
-}
-
-template <Element element>
-constexpr int kDepth = element == Element::kTf32                                  ? 8
-                       : element == Element::kHalf || element == Element::kBfloat ? 16
-                                                                                  : 32;
-// Elements of a chunk.
-template <Element element>
-constexpr int kOfChunk = kDepth<element> / 2;
-
-template <Element element>
-inline void Expand(const uint8_t* from, float* to) {
-  const __m128i bits = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
-  if constexpr (element == Element::kHalf) {
-    _mm256_storeu_ps(to, _mm256_cvtph_ps(bits));
-  } else if constexpr (element == Element::kBfloat) {
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to),
-                        _mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
-  } else if constexpr (element == Element::kTf32) {
-    // The lowest bits of a tf32 are not looked at.
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(to),
-                     _mm_and_si128(bits, _mm_set1_epi32(static_cast<int>(0xffffe000))));
-  } else {
-    const float* const table = element == Element::kE4m3 ? E4m3() : E5m2();
-    for (int i = 0; i < kChunk; ++i) to[i] = table[from[i]];
-  }
-}
-
 // The rows of A, one after the other.
 template <Element element>
 bool ReadRows(Warp& warp, const Matrix& matrix, bool transposed, float (*to)[kDepth<element>]) {
@@ -150,25 +87,6 @@ bool ReadRows(Warp& warp, const Matrix& matrix, bool transposed, float (*to)[kDe
     }
   }
   return true;
-}
-
-inline void Transpose8(const float* from, size_t pitch, float* to, size_t to_pitch) {
-  __m256 r[8], s[8];
-  for (size_t i = 0; i < 8; ++i) r[i] = _mm256_loadu_ps(from + i * pitch);
-  for (size_t i = 0; i < 8; i += 2) {
-    s[i] = _mm256_unpacklo_ps(r[i], r[i + 1]);
-    s[i + 1] = _mm256_unpackhi_ps(r[i], r[i + 1]);
-  }
-  for (size_t i = 0; i < 8; i += 4) {
-    r[i] = _mm256_shuffle_ps(s[i], s[i + 2], 0x44);
-    r[i + 1] = _mm256_shuffle_ps(s[i], s[i + 2], 0xee);
-    r[i + 2] = _mm256_shuffle_ps(s[i + 1], s[i + 3], 0x44);
-    r[i + 3] = _mm256_shuffle_ps(s[i + 1], s[i + 3], 0xee);
-  }
-  for (size_t i = 0; i < 4; ++i) {
-    _mm256_storeu_ps(to + i * to_pitch, _mm256_permute2f128_ps(r[i], r[i + 4], 0x20));
-    _mm256_storeu_ps(to + (i + 4) * to_pitch, _mm256_permute2f128_ps(r[i], r[i + 4], 0x31));
-  }
 }
 
 // B by depth: to[k * kMostColumns + column].
@@ -214,55 +132,6 @@ void RowsOfRegisters(const Warp& warp, int index, float (*to)[kDepth<element>]) 
       Expand<element>(chunk, values);
       float* const at = &to[lane / 4 + 8 * (r % 2)][(lane % 4 + 4 * (r / 2)) * kPerRegister];
       for (int i = 0; i < kPerRegister; ++i) at[i] = values[i];
-    }
-  }
-}
-
-// sums[row][column] of eight columns and all rows.
-template <int depth>
-inline void Multiply8(const float (*a)[depth], const float* b, float (*sums)[8]) {
-  for (int first = 0; first < kRows; first += 8) {
-    __m256 sum[8];
-    for (auto& row : sum) row = _mm256_setzero_ps();
-    for (int k = 0; k < depth; ++k) {
-      const __m256 values = _mm256_load_ps(b + k * kMostColumns);
-      for (int row = 0; row < 8; ++row) {
-        sum[row] = _mm256_fmadd_ps(_mm256_broadcast_ss(&a[first + row][k]), values, sum[row]);
-      }
-    }
-    for (int row = 0; row < 8; ++row) _mm256_store_ps(sums[first + row], sum[row]);
-  }
-}
-
-// Registers of eight columns, two neighbours of a row in each thread.
-void StoreFloats(Warp& warp, int destination, int addend, const float (*sums)[8]) {
-  const __m256 nan = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fffffff));
-  for (int r = 0; r < 4; ++r) {
-    uint32_t* const to = warp.registers[destination + r];
-    const uint32_t* const c = addend < 0 ? nullptr : warp.registers[addend + r];
-    for (int row = 0; row < 8; row += 2) {
-      const float* const even = sums[row + 8 * (r / 2)];
-      const float* const odd = sums[row + 1 + 8 * (r / 2)];
-      const __m256 both = r % 2 == 0
-                              ? _mm256_shuffle_ps(_mm256_load_ps(even), _mm256_load_ps(odd), 0x88)
-                              : _mm256_shuffle_ps(_mm256_load_ps(even), _mm256_load_ps(odd), 0xdd);
-      __m256 value = _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(both), 0b11'01'10'00));
-      if (c != nullptr) {
-        value = _mm256_add_ps(value, _mm256_load_ps(reinterpret_cast<const float*>(c + 4 * row)));
-      }
-      value = _mm256_blendv_ps(value, nan, _mm256_cmp_ps(value, value, _CMP_UNORD_Q));
-      _mm256_store_ps(reinterpret_cast<float*>(to + 4 * row), value);
-    }
-  }
-}
-void StoreHalves(Warp& warp, int destination, int addend, const float (*sums)[8]) {
-  for (int r = 0; r < 2; ++r) {
-    for (int lane = 0; lane < kLanes; ++lane) {
-      const float* const from = &sums[lane / 4 + 8 * r][lane % 4 * 2];
-      const uint32_t c = addend < 0 ? 0 : warp.registers[addend + r][lane];
-      const uint32_t low = FloatToHalf(RoundedToOdd(double{from[0]} + HalfToFloat(c & 0xffff)));
-      const uint32_t high = FloatToHalf(RoundedToOdd(double{from[1]} + HalfToFloat(c >> 16)));
-      warp.registers[destination + r][lane] = low | high << 16;
     }
   }
 }
@@ -324,12 +193,14 @@ void WarpgroupProduct(Warp& warp, const Instruction& i) {
       i.c.index == kNoRegister || !AddsToDestination(warp, i) ? -1 : static_cast<int>(i.c.index);
   for (int column = 0; column < columns; column += 8) {
     alignas(64) float sums[kRows][8];
-    Multiply8<depth>(a, &b[column], sums);
+    Multiply8<depth>(a, &b[column], kMostColumns, sums);
     const int at = column / 8 * (floats ? 4 : 2);
     if constexpr (floats) {
-      StoreFloats(warp, i.destination + at, addend < 0 ? -1 : addend + at, sums);
+      FloatResults(sums, addend < 0 ? nullptr : &warp.registers[addend + at],
+                   &warp.registers[i.destination + at]);
     } else {
-      StoreHalves(warp, i.destination + at, addend < 0 ? -1 : addend + at, sums);
+      HalfResults(sums, addend < 0 ? nullptr : &warp.registers[addend + at],
+                  &warp.registers[i.destination + at]);
     }
   }
 }

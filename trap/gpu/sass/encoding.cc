@@ -193,6 +193,8 @@ Operand ReadOperand(Reader& reader) {
       operand.half = true;
     } else if (reader.Take('y')) {
       operand.part = true;
+    } else if (reader.Take('H')) {
+      operand.upper = true;
     } else if (reader.Take('x')) {
       operand.scaled = true;
     } else if (reader.Take('&')) {

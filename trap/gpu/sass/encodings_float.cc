@@ -19,7 +19,7 @@ constexpr char kSetHalves[] =
     "65=.BF16_V2 71=.BF 76+4=.F," PHANTORA_FLOAT_COMPARISONS ".T 80=.FTZ 69+2=.AND,.OR,.XOR";
 constexpr char kHalfArithmetic[] = "78=.F32 85=.BF16_V2 80=.FTZ 77=.SAT";
 constexpr char kFloatToInteger[] =
-    "80=.FTZ 75+2:72=.U8,.U16,.U32,.U64,.S8,.S16,,.S64 84+2=?,.F16,,.F64 "
+    "80=.FTZ 75+2:72=.U8,.U16,.U32,.U64,.S8,.S16,,.S64 84+3=?,.F16,,.F64,.BF16 "
     "78+2=,.FLOOR,.CEIL,.TRUNC 77=.NTZ";
 constexpr char kIntegerToFloat[] =
     "75+3=?,.F16,,.F64,.BF16 84+2:74=.U8,.U16,.U32,.U64,.S8,.S16,,.S64 " PHANTORA_ROUNDING;
@@ -33,7 +33,8 @@ std::vector<EncodingRow> FloatRows() {
   constexpr Immediate kF = Immediate::kFloat, kD = Immediate::kDouble, kH = Immediate::kHalves;
   return {
       {0x008, "1456", "FSEL", "", "d a-| b-| p87/90", Always<&SelectFloat>, kF},
-      {0x009, "1456", "FMNMX", "80=.FTZ 81=.NAN", "d a-| b-| p87/90", Always<&MinMaxFloat>, kF},
+      {0x009, "1456", "FMNMX", "80=.FTZ 81=.NAN 82=.XORSIGN", "d a-| b-| p87/90",
+       Always<&MinMaxFloat>, kF},
       {0x00a, "1456", "FSET.BF", kCompare, "d a-| b-| p87/90", Always<&SetFloat>, kF},
       {0x00b, "1456", "FSETP", kCompare, "P81 P84 a-| b-| p87/90", Always<&CompareFloats>, kF},
       {0x020, "1456", "FMUL", "84+3=?,.D8,.D4,.D2, 80=.FTZ " PHANTORA_ROUNDING " 77=.SAT",
@@ -75,6 +76,15 @@ std::vector<EncodingRow> FloatRows() {
        "d a-| b-|", Always<&PackFloats>, kF, Flow::kPlain, 89, 90},
       {0x03e, "1456", "F2FP", "75=.RELU 76+3=?,?,?,?,?,.TF32.F32 '.PACK_B 79+2=,?,?,.RZ",
        "d b-| =86+4:9", Always<&RoundToTf32>, kF, Flow::kPlain, 90, 90},
+      {0x03e, "1456", "F2FP.SATFINITE",
+       "75=.RELU 76+3=?,?,?,?,?,?,.E5M2.F32,.E4M3.F32 '.PACK_AB_MERGE_C", "d a b-| cH =87+4:9",
+       Always<&PackBytes>, kF, Flow::kPlain, 90, 90},
+      {0x03e, "1456", "F2FP.SATFINITE", "75=.RELU 76+3=?,?,.E5M2.F16,.E4M3.F16 '.UNPACK_B_MERGE_C",
+       "d b cH =73+1:1 =87+4:9", Always<&PackBytes>, kF, Flow::kPlain, 90, 90},
+      {0x03e, "1456", "F2FP", "75=.RELU '.F16 73+2=?,?,.E5M2,.E4M3 '.UNPACK_B", "d b =86+4:8",
+       Always<&UnpackBytes>, kF, Flow::kPlain, 90, 90},
+      {0x043, "1", "F2IP.U8.F32", "78+2=,?,?,.TRUNC '.NTZ", "d a b c =24+8:255 =64+8:255 =74+1:1",
+       Always<&FloatToByte>, kF, Flow::kPlain, 90, 90},
       {0x040, "1456", "HMNMX2", "85=.BF16_V2 80=.FTZ 81=.NAN", "d a-|h b-|h p87/90",
        Always<&MinMaxHalves>, kH},
       {0x045, "1456", "I2FP.F32", "74=.U32,.S32 78+2=,.RM,.RP,.RZ", "d b =75+3:2 =84+2:2",
@@ -85,7 +95,15 @@ std::vector<EncodingRow> FloatRows() {
       {0x106, "1456", "I2F", kIntegerToFloat, "d*f by", Always<&IntegerToFloat>},
       {0x107, "1456", "FRND", "75+2:84+2=?,?,?,?,?,.F16,?,?,?,?, 80=.FTZ 78+2=,.FLOOR,.CEIL,.TRUNC",
        "d b-|", Always<&RoundToIntegral>, kF},
+      {0x107, "1456", "FRND.F16", "80=.FTZ 78+2=,.FLOOR,.CEIL,.TRUNC", "d b-|H =75+2:1 =84+2:1",
+       Always<&RoundToIntegral>, kF},
+      {0x107, "1456", "FRND.BF16", "80=.FTZ 78+2=,.FLOOR,.CEIL,.TRUNC", "d b-| =75+3:4 =84+3:4",
+       Always<&RoundToIntegral>, kF, Flow::kPlain, 90, 90},
       {0x108, "1456", "MUFU", kFunctions, "d b-|", &SelectFunction, kF},
+      {0x108, "1456", "MUFU", "74+6=?,?,.EX2,?,?,?,?,?,?,.TANH 72+2=?,?,.F16", "d b-|H",
+       &SelectHalfFunction, kF, Flow::kPlain, 80, 89},
+      {0x108, "1456", "MUFU", "74+6=?,?,.EX2,?,?,?,?,?,?,.TANH 72+2=?,.F16,.BF16", "d b-|H",
+       &SelectHalfFunction, kF, Flow::kPlain, 90, 90},
       {0x110, "1456", "F2F", kFloatToFloat, "d*f b-|", Always<&FloatToFloat>, kD},
       {0x111, "1456", "F2I", kFloatToInteger, "d*f b-|", Always<&FloatToInteger>, kD},
       {0x112, "1456", "I2F", kIntegerToFloat, "d*f by", Always<&IntegerToFloat>},

@@ -8,7 +8,7 @@ namespace {
 constexpr char kCompare[] = "76+3=.F,.LT,.EQ,.LE,.GT,.NE,.GE,.T 73=.U32, 74+2=.AND,.OR,.XOR 72=.EX";
 constexpr char kShift[] = "76=.L,.R 75=.W 73+2=.S64,.U64,.S32,.U32 80=.HI";
 constexpr char kSigned[] = "73=.U32,";
-constexpr char kSignedAt72[] = "72=.U32,";
+constexpr char kSignedAt72[] = "72+2=.U32,,.U16x2,.S16x2 76=.RELU";
 
 }  // namespace
 
@@ -55,13 +55,15 @@ std::vector<EncodingRow> IntegerRows() {
        Always<&DotProduct2>},
       {0x027, "1234567", "IMAD.HI", "73=.U32, 74=.X", "d P81? a b c*2 p87/90&74",
        Always<&MultiplyAddHigh>},
-      {0x036, "1456", "VIADD", "", "d a b-", Always<&AddIntegers>, Immediate::kInteger,
+      {0x036, "1456", "VIADD", "73=.16x2", "d a b-", Always<&AddIntegers>, Immediate::kInteger,
        Flow::kPlain, 90, 90},
       {0x046, "1234567", "VIADDMNMX", kSignedAt72, "d a b c p87/90", Always<&AddMinMax>,
        Immediate::kInteger, Flow::kPlain, 90, 90},
       {0x048, "1456", "VIMNMX", kSignedAt72, "d a b =81+6:63 p87/90", Always<&MinMaxInteger>,
        Immediate::kInteger, Flow::kPlain, 90, 90},
       {0x039, "1", "I2IP", "76+2=.U8,.S8,?,.S16 '.S32.SAT", "d a b c", Always<&PackSaturated>},
+      {0x039, "1", "I2IP", "76+2=.U8,.S8,.U16,.S16 '.S32.SAT", "d a b c =74+1:1",
+       Always<&PackSaturated>, Immediate::kInteger, Flow::kPlain, 90, 90},
       {0x100, "1456", "FLO", "73=.U32, 74=.SH", "d P81? b~", Always<&FindLeadingOne>},
       {0x101, "1456", "BREV", "", "d b", Always<&ReverseBits>},
       {0x109, "1456", "POPC", "", "d b~", Always<&CountBits>},

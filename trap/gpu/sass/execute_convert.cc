@@ -10,7 +10,7 @@ constexpr int kHalf = 1, kFloat = 2, kDouble = 3, kBfloat = 4;
 
 // The source's floats, which double holds exactly.
 void SourceFloats(const Warp& warp, const Instruction& i, double* values) {
-  const int size = static_cast<int>(i.Bits(84, 2));
+  const int size = static_cast<int>(i.Bits(84, 3));
   const bool flush = i.Bit(80);
   if (size == kDouble) {
     alignas(64) uint64_t bits[kLanes];
@@ -23,12 +23,14 @@ void SourceFloats(const Warp& warp, const Instruction& i, double* values) {
     return;
   }
   alignas(64) uint32_t scratch[kLanes];
-  if (size == kHalf) {
+  if (size == kHalf || size == kBfloat) {
     Source plain = i.b;
     plain.negate = plain.absolute = false;
     const uint32_t* const row = RowOf<Meaning::kBits>(warp, plain, scratch);
+    const int shift = i.b.kind == Source::Kind::kRegister && i.Bit(60) ? 16 : 0;
     for (int lane = 0; lane < kLanes; ++lane) {
-      double value = HalfToFloat(row[lane] & 0xffff);
+      double value =
+          size == kHalf ? HalfToFloat(row[lane] >> shift & 0xffff) : AsFloat(row[lane] << 16);
       if (i.b.absolute) value = std::fabs(value);
       values[lane] = i.b.negate ? -value : value;
     }
@@ -167,6 +169,17 @@ void RoundToIntegral(Warp& warp, const Instruction& i) {
     result[lane] = ResultOf(size, 0, ToIntegral(mode, values[lane]));
   }
   StoreResult(warp, i, size, result);
+}
+
+// To a byte without a sign, NaN to zero.
+void FloatToByte(Warp& warp, const Instruction& i) {
+  const int mode = static_cast<int>(i.Bits(78, 2));
+  With<Meaning::kFloat>(warp, i.b, [&](auto b) {
+    Store(warp, i.destination, [&](int lane) -> uint32_t {
+      const double value = ToIntegral(mode, AsFloat(b[lane]));
+      return !(value > 0) ? 0 : value > 255 ? 255 : static_cast<uint32_t>(value);
+    });
+  });
 }
 
 void SaturateInteger(Warp& warp, const Instruction& i) {

@@ -233,6 +233,35 @@ Handler SelectFusedMultiplyAdd(const Instruction& i) {
   return ByMode(i, &FusedMultiplyAdd<false>, &FusedMultiplyAdd<true>, &FusedMultiplyAddInMode);
 }
 
+namespace {
+
+// Of one half of a register, into the lower half of another.
+template <int function>
+void ApplyToHalf(Warp& warp, const Instruction& i) {
+  // What says float16 before sm_90 says bfloat16 there.
+  const bool bfloat = i.Bit(73) && warp.launch->architecture >= 90;
+  alignas(64) uint32_t result[kLanes] = {};
+  Source plain = i.b;
+  plain.negate = plain.absolute = false;
+  With<Meaning::kBits>(warp, plain, [&](auto b) {
+    for (uint32_t rest = warp.active; rest != 0; rest &= rest - 1) {
+      const int lane = First(rest);
+      uint32_t bits = (i.Bit(60) ? b[lane] >> 16 : b[lane]) & 0xffff;
+      if (i.b.absolute) bits &= 0x7fff;
+      if (i.b.negate) bits ^= 0x8000;
+      const float value = Evaluate<function>(bfloat ? AsFloat(bits << 16) : HalfToFloat(bits));
+      result[lane] = bfloat ? FloatToBfloatIn(0, value) : FloatToHalf(value);
+    }
+  });
+  Store(warp, i.destination, [&](int lane) { return result[lane]; });
+}
+
+}  // namespace
+
+Handler SelectHalfFunction(const Instruction& i) {
+  return i.Bits(74, 6) == kExp2 ? &ApplyToHalf<kExp2> : &ApplyToHalf<kTanh>;
+}
+
 Handler SelectFunction(const Instruction& i) {
   switch (i.Bits(74, 6)) {
     case kCos:
@@ -269,9 +298,38 @@ void SelectFloat(Warp& warp, const Instruction& i) {
   });
 }
 
+namespace {
+
+// .XORSIGN: of absolute values, with the sign of the product of both.
+void MinMaxOfMagnitudes(Warp& warp, const Instruction& i, uint32_t minimum, bool keep_nan) {
+  Source first = i.a, second = i.b;
+  first.absolute = second.absolute = false;
+  With<kF>(warp, first, [&](auto a) {
+    With<kF>(warp, second, [&](auto b) {
+      Store(warp, i.destination, [&](int lane) {
+        const uint32_t p = i.Bit(80) ? FlushedBits(a[lane]) : a[lane];
+        const uint32_t q = i.Bit(80) ? FlushedBits(b[lane]) : b[lane];
+        const float x = AsFloat(p & 0x7fffffff), y = AsFloat(q & 0x7fffffff);
+        const uint32_t sign = (p ^ q) & 0x80000000;
+        if (x != x || y != y) {
+          if (keep_nan || (x != x && y != y)) return kNaN;
+          return AsBits(x != x ? y : x) | sign;
+        }
+        return AsBits((x < y) == Has(minimum, lane) ? x : y) | sign;
+      });
+    });
+  });
+}
+
+}  // namespace
+
 void MinMaxFloat(Warp& warp, const Instruction& i) {
   const uint32_t minimum = PredicateAt(warp, i, 87, 90);
   const bool flush = i.Bit(80), keep_nan = i.Bit(81);
+  if (i.Bit(82)) {
+    MinMaxOfMagnitudes(warp, i, minimum, keep_nan);
+    return;
+  }
   With<kF>(warp, i.a, [&](auto a) {
     With<kF>(warp, i.b, [&](auto b) {
       Store(warp, i.destination, [&](int lane) {

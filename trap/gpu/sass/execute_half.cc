@@ -1,5 +1,6 @@
 // Two halves in a register: float16, or bfloat16.
 #include "trap/gpu/sass/float_math.h"
+#include "trap/gpu/sass/matrix_math.h"
 #include "trap/gpu/sass/operations.h"
 
 namespace phantora::sass {
@@ -187,6 +188,74 @@ void RoundToTf32(Warp& warp, const Instruction& i) {
       const bool is_finite = (bits & 0x7f800000) != 0x7f800000;
       return (truncates || !is_finite ? bits : bits + 0x1000) & 0xffffe000;
     });
+  });
+}
+
+namespace {
+
+// To one of eight bits, to the nearest, to even of two; what is too large becomes the largest.
+// NaN has all ones but the sign.
+uint32_t FloatToEight(bool e4m3, bool relu, float value) {
+  const int exponent_bits = e4m3 ? 4 : 5, mantissa_bits = 7 - exponent_bits;
+  const int bias = (1 << (exponent_bits - 1)) - 1;
+  if (value != value) return 0x7f;
+  if (relu && !(value > 0)) return 0;
+  const uint32_t sign = AsBits(value) >> 31 << 7;
+  const double magnitude = std::fabs(static_cast<double>(value));
+  const uint32_t largest = e4m3 ? 0x7e : 0x7b;
+  int exponent = 0;
+  std::frexp(magnitude, &exponent);
+  // The exponent of the unit in the last place.
+  const int unit = std::max(exponent - 1, 1 - bias) - mantissa_bits;
+  const double units = std::nearbyint(std::ldexp(magnitude, -unit));
+  if (!(units < 1 << 24)) return sign | largest;
+  auto count = static_cast<uint32_t>(units);
+  int field = unit + mantissa_bits + bias;  // of a number that is not subnormal
+  if (count >> (mantissa_bits + 1) != 0) count >>= 1, ++field;
+  const bool is_subnormal = count >> mantissa_bits == 0;
+  const int bits = is_subnormal
+                       ? static_cast<int>(count)
+                       : (field << mantissa_bits) + static_cast<int>(count) - (1 << mantissa_bits);
+  return sign | std::min(static_cast<uint32_t>(bits), largest);
+}
+
+}  // namespace
+
+// Two numbers, of a and b or the halves of b, into the lower half; a half of c above.
+void PackBytes(Warp& warp, const Instruction& i) {
+  const bool e4m3 = i.Bit(76), from_floats = i.Bit(78), relu = i.Bit(75);
+  alignas(64) uint32_t low[kLanes], high[kLanes], scratch[kLanes];
+  if (from_floats) {
+    const uint32_t* const a = RowOf<Meaning::kFloat>(warp, i.a, scratch);
+    for (int lane = 0; lane < kLanes; ++lane) high[lane] = a[lane];
+    const uint32_t* const b = RowOf<Meaning::kFloat>(warp, i.b, scratch);
+    for (int lane = 0; lane < kLanes; ++lane) low[lane] = b[lane];
+  } else {
+    const uint32_t* const b = RowOf<Meaning::kBits>(warp, i.b, scratch);
+    for (int lane = 0; lane < kLanes; ++lane) {
+      low[lane] = AsBits(HalfToFloat(b[lane] & 0xffff));
+      high[lane] = AsBits(HalfToFloat(b[lane] >> 16));
+    }
+  }
+  const uint32_t* const c = RowOf<Meaning::kBits>(warp, i.c, scratch);
+  Store(warp, i.destination, [&](int lane) {
+    const uint32_t above = (i.Bit(72) ? c[lane] >> 16 : c[lane]) << 16;
+    return above | FloatToEight(e4m3, relu, AsFloat(high[lane])) << 8 |
+           FloatToEight(e4m3, relu, AsFloat(low[lane]));
+  });
+}
+
+// Two numbers of eight bits become halves.
+void UnpackBytes(Warp& warp, const Instruction& i) {
+  const float* const table = i.Bit(73) ? E4m3() : E5m2();
+  const bool relu = i.Bit(75);
+  const auto half = [&](uint32_t bits) -> uint32_t {
+    const float value = table[bits & 0xff];
+    if (relu && !(value > 0) && value == value) return 0;
+    return FloatToHalf(value);
+  };
+  With<Meaning::kBits>(warp, i.b, [&](auto b) {
+    Store(warp, i.destination, [&](int lane) { return half(b[lane]) | half(b[lane] >> 8) << 16; });
   });
 }
 

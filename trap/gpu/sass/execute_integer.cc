@@ -339,25 +339,61 @@ bool IsSigned(const Instruction& i) { return i.Bit(i.word.operation() == 0x017 ?
 
 }  // namespace
 
+namespace {
+
+// Minimum or maximum of words or of both halves, and zero for what is below it if asked for.
+struct MinMaxKind {
+  bool is_signed, halves, relu;
+  explicit MinMaxKind(const Instruction& i)
+      : is_signed(IsSigned(i)),
+        halves(i.word.operation() != 0x017 && i.Bit(73)),
+        relu(i.word.operation() != 0x017 && i.Bit(76)) {}
+  bool plain() const { return !halves && !relu; }
+
+  uint32_t OfHalf(bool min, uint32_t a, uint32_t b) const {
+    const auto value = [&](uint32_t half) -> int32_t {
+      return is_signed ? static_cast<int16_t>(half) : static_cast<int32_t>(half & 0xffff);
+    };
+    const int32_t x = value(a), y = value(b);
+    const int32_t result = (x < y) == min ? x : y;
+    return static_cast<uint32_t>(relu && result < 0 ? 0 : result) & 0xffff;
+  }
+  uint32_t Of(bool min, uint32_t a, uint32_t b) const {
+    if (halves) return OfHalf(min, a, b) | OfHalf(min, a >> 16, b >> 16) << 16;
+    const uint32_t result = MinMax(is_signed, min, a, b);
+    return relu && static_cast<int32_t>(result) < 0 ? 0 : result;
+  }
+  uint32_t Sum(uint32_t a, uint32_t b) const {
+    return halves ? ((a + b) & 0xffff) | (((a >> 16) + (b >> 16)) << 16) : a + b;
+  }
+};
+
+}  // namespace
+
 void MinMaxInteger(Warp& warp, const Instruction& i) {
   const uint32_t* const a = warp.registers[i.a.index];
   const uint32_t minimum = PredicateAt(warp, i, 87, 90);
-  const bool is_signed = IsSigned(i);
+  const MinMaxKind kind(i);
   With<kI>(warp, i.b, [&](auto b) {
-    Store(warp, i.destination,
-          [&](int lane) { return MinMax(is_signed, Has(minimum, lane), a[lane], b[lane]); });
+    if (kind.plain()) {
+      Store(warp, i.destination,
+            [&](int lane) { return MinMax(kind.is_signed, Has(minimum, lane), a[lane], b[lane]); });
+    } else {
+      Store(warp, i.destination,
+            [&](int lane) { return kind.Of(Has(minimum, lane), a[lane], b[lane]); });
+    }
   });
 }
 
 void MinMax3(Warp& warp, const Instruction& i) {
   const uint32_t* const a = warp.registers[i.a.index];
   const uint32_t minimum = PredicateAt(warp, i, 87, 90);
-  const bool is_signed = IsSigned(i);
+  const MinMaxKind kind(i);
   With<kI>(warp, i.b, [&](auto b) {
     With<kI>(warp, i.c, [&](auto c) {
       Store(warp, i.destination, [&](int lane) {
         const bool min = Has(minimum, lane);
-        return MinMax(is_signed, min, MinMax(is_signed, min, a[lane], b[lane]), c[lane]);
+        return kind.Of(min, kind.Of(min, a[lane], b[lane]), c[lane]);
       });
     });
   });
@@ -366,11 +402,11 @@ void MinMax3(Warp& warp, const Instruction& i) {
 void AddMinMax(Warp& warp, const Instruction& i) {
   const uint32_t* const a = warp.registers[i.a.index];
   const uint32_t minimum = PredicateAt(warp, i, 87, 90);
-  const bool is_signed = IsSigned(i);
+  const MinMaxKind kind(i);
   With<kI>(warp, i.b, [&](auto b) {
     With<kI>(warp, i.c, [&](auto c) {
       Store(warp, i.destination, [&](int lane) {
-        return MinMax(is_signed, Has(minimum, lane), a[lane] + b[lane], c[lane]);
+        return kind.Of(Has(minimum, lane), kind.Sum(a[lane], b[lane]), c[lane]);
       });
     });
   });
@@ -378,6 +414,18 @@ void AddMinMax(Warp& warp, const Instruction& i) {
 
 void AddIntegers(Warp& warp, const Instruction& i) {
   const uint32_t* const a = warp.registers[i.a.index];
+  if (i.Bit(73)) {
+    Source plain = i.b;
+    plain.negate = false;
+    With<kI>(warp, plain, [&](auto b) {
+      Store(warp, i.destination, [&](int lane) {
+        const uint32_t low = i.b.negate ? 0 - b[lane] : b[lane];
+        const uint32_t high = i.b.negate ? 0 - (b[lane] >> 16) : b[lane] >> 16;
+        return ((a[lane] + low) & 0xffff) | ((a[lane] >> 16) + high) << 16;
+      });
+    });
+    return;
+  }
   With<kI>(warp, i.b, [&](auto b) {
     Store(warp, i.destination, [&](int lane) { return a[lane] + b[lane]; });
   });

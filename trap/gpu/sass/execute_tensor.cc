@@ -153,6 +153,64 @@ void DoubleMatrixProduct(Warp& warp, const Instruction& i) {
   }
 }
 
+// Of 16 x k and k x 8 doubles, k up to 16.
+void WideDoubleMatrixProduct(Warp& warp, const Instruction& i) {
+  constexpr int kMostDepth = 16, kColumns = 8;
+  const int depth = 2 << i.Bits(76, 2);
+  const auto at = [&](int index, int lane) {
+    // What a program names beyond the last register is zero.
+    if (index + 1 >= kNoRegister) return 0.0;
+    return AsDouble(warp.registers[index][lane] | uint64_t{warp.registers[index + 1][lane]} << 32);
+  };
+  double a[kRows][kMostDepth], b[kMostDepth][kColumns];
+  for (int lane = 0; lane < kLanes; ++lane) {
+    const int group = lane / 4, inside = lane % 4;
+    for (int part = 0; part < depth / 4; ++part) {
+      for (int half = 0; half < 2; ++half) {
+        a[group + 8 * half][4 * part + inside] = at(i.a.index + 4 * part + 2 * half, lane);
+      }
+      b[4 * part + inside][group] = at(i.b.index + 2 * part, lane);
+    }
+  }
+  for (int r = 0; r < 4; ++r) {
+    uint64_t bits[kLanes];
+    for (int lane = 0; lane < kLanes; ++lane) {
+      const int row = lane / 4 + 8 * (r / 2), column = lane % 4 * 2 + r % 2;
+      double sum = i.c.index == kNoRegister ? 0 : at(i.c.index + 2 * r, lane);
+      for (int k = 0; k < depth; ++k) sum = __builtin_fma(a[row][k], b[k][column], sum);
+      bits[lane] = AsBits(sum);
+    }
+    StoreWide(warp, i.destination + 2 * r, bits);
+  }
+}
+
+// Of 8 x 16 and 16 x 8 bytes.
+void SmallIntegerMatrixProduct(Warp& warp, const Instruction& i) {
+  constexpr int kDepth = 16, kSide = 8;
+  const bool signed_a = i.Bit(76), signed_b = i.Bit(78), saturates = i.Bit(82);
+  int32_t a[kSide][kDepth], b[kSide][kDepth];
+  for (int lane = 0; lane < kLanes; ++lane) {
+    for (int at = 0; at < 4; ++at) {
+      const auto x = static_cast<uint8_t>(warp.registers[i.a.index][lane] >> (8 * at));
+      const auto y = static_cast<uint8_t>(warp.registers[i.b.index][lane] >> (8 * at));
+      a[lane / 4][lane % 4 * 4 + at] = signed_a ? static_cast<int8_t>(x) : x;
+      b[lane / 4][lane % 4 * 4 + at] = signed_b ? static_cast<int8_t>(y) : y;
+    }
+  }
+  const int rc = i.c.index;
+  for (int r = 0; r < 2; ++r) {
+    const uint32_t* const c = warp.registers[rc == kNoRegister ? kNoRegister : rc + r];
+    alignas(64) uint32_t result[kLanes];
+    for (int lane = 0; lane < kLanes; ++lane) {
+      int64_t sum = static_cast<int32_t>(c[lane]);
+      for (int k = 0; k < kDepth; ++k) sum += int64_t{a[lane / 4][k]} * b[lane % 4 * 2 + r][k];
+      if (saturates) sum = std::clamp<int64_t>(sum, INT32_MIN, INT32_MAX);
+      result[lane] = static_cast<uint32_t>(sum);
+    }
+    Store(warp, i.destination + r, [&](int lane) { return result[lane]; });
+  }
+}
+
 // Up to four matrices of 8 x 8 elements of 16 bits; thread 8 m + r has the address of row r of
 // matrix m, and each thread gets two neighbours of a row, or of a column.
 void LoadMatrix(Warp& warp, const Instruction& i) {

@@ -14,14 +14,16 @@ namespace phantora::sass {
   /* execute_integer.cc */                                                                         \
   SELECTOR(SelectMove)                                                                             \
   SELECTOR(SelectCompareIntegers)                                                                  \
-  SELECTOR(SelectAdd3) SELECTOR(SelectLogic3) SELECTOR(SelectShift) SELECTOR(SelectMultiplyAdd)    \
-      SELECTOR(SelectMultiplyAddWide) SELECTOR(SelectLoadEffectiveAddress) HANDLER(Select)         \
-          HANDLER(MinMaxInteger) HANDLER(MinMax3) HANDLER(AddIntegers) HANDLER(AddMinMax)          \
-              HANDLER(AbsoluteInteger) HANDLER(PermuteBytes) HANDLER(SignExtend) HANDLER(BitMask)  \
-                  HANDLER(DotProduct4) HANDLER(DotProduct2) HANDLER(AbsoluteDifference)            \
-                      HANDLER(AbsoluteDifference4) HANDLER(PackSaturated) HANDLER(MultiplyAddHigh) \
-                          HANDLER(FindLeadingOne) HANDLER(ReverseBits) HANDLER(CountBits)          \
-                              HANDLER(PredicatesToRegister) HANDLER(RegisterToPredicates)          \
+  SELECTOR(SelectAdd3)                                                                             \
+  SELECTOR(SelectLogic3)                                                                           \
+  SELECTOR(SelectShift) SELECTOR(SelectMultiplyAdd) SELECTOR(SelectMultiplyAddWide)                \
+      SELECTOR(SelectLoadEffectiveAddress) HANDLER(Select) HANDLER(MinMaxInteger) HANDLER(MinMax3) \
+          HANDLER(AddIntegers) HANDLER(AddMinMax) HANDLER(AbsoluteInteger) HANDLER(PermuteBytes)   \
+              HANDLER(SignExtend) HANDLER(BitMask) HANDLER(DotProduct4) HANDLER(DotProduct2)       \
+                  HANDLER(AbsoluteDifference) HANDLER(AbsoluteDifference4) HANDLER(PackSaturated)  \
+                      HANDLER(MultiplyAddHigh) HANDLER(FindLeadingOne) HANDLER(ReverseBits)        \
+                          HANDLER(CountBits) HANDLER(PredicatesToRegister)                         \
+                              HANDLER(RegisterToPredicates)                                        \
                                   HANDLER(LogicPredicates) /* execute_uniform.cc */                \
       SELECTOR(SelectUniformLoadEffectiveAddress) HANDLER(UniformMove)                             \
           HANDLER(UniformPredicatesToRegister) HANDLER(UniformSelect) HANDLER(UniformCompare)      \
@@ -39,7 +41,9 @@ namespace phantora::sass {
                       HANDLER(FusedMultiplyAddDouble) /* execute_half.cc */                        \
       HANDLER(AddHalves) HANDLER(MultiplyHalves) HANDLER(FusedMultiplyAddHalves)                   \
           HANDLER(CompareHalves) HANDLER(SetHalves) HANDLER(MinMaxHalves) HANDLER(PackFloats)      \
-              HANDLER(RoundToTf32) /* execute_convert.cc */                                        \
+              HANDLER(RoundToTf32) HANDLER(PackBytes) HANDLER(UnpackBytes) HANDLER(FloatToByte)    \
+                  SELECTOR(SelectHalfFunction) HANDLER(WideDoubleMatrixProduct)                    \
+                      HANDLER(SmallIntegerMatrixProduct) /* execute_convert.cc */                  \
       HANDLER(FloatToFloat) HANDLER(FloatToInteger) HANDLER(IntegerToFloat)                        \
           HANDLER(IntegerToFloat32) HANDLER(RoundToIntegral)                                       \
               HANDLER(SaturateInteger) /* execute_memory.cc */                                     \

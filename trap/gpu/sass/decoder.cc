@@ -168,7 +168,7 @@ class ByRow {
       source.absolute = word_.Bit(absolute);
     }
     if (operand.half || operand.part) account_.Take(swizzle, 2);
-    if (operand.upper) account_.Take(operand.kind == OperandKind::kB ? 60 : 72, 1);
+    if (operand.upper) account_.Take(UpperBit(word_, operand), 1);
   }
 
   const char* TakePredicate(const Operand& operand) {

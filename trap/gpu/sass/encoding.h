@@ -89,11 +89,17 @@ struct Operand {
   int16_t when = -1;         // '&<bit>': only if that bit is set
   uint8_t registers = 1;     // '*<n>': how many in a row
   bool part = false;         // 'y': a byte or half of the register, by 60
-  bool upper = false;        // 'H': of halves, the upper one by 60 (of b) or 72 (of c)
+  bool upper = false;        // 'H': of halves, the upper one, see UpperBit()
   bool scaled = false;       // 'x': an address with a factor at 78
   char address = 0;          // of kAddress, see decoder.cc
   uint32_t value = 0;        // of kExactly
 };
+
+// The bit that chooses the upper half of a source.
+inline int UpperBit(const Word& word, const Operand& operand) {
+  if (operand.kind == OperandKind::kC) return 72;
+  return word.operation() == 0x03e ? 88 : 60;
+}
 
 // A field, or several whose bits are put together, the first lowest.
 struct Modifier {

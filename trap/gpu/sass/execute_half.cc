@@ -255,7 +255,10 @@ void UnpackBytes(Warp& warp, const Instruction& i) {
     return FloatToHalf(value);
   };
   With<Meaning::kBits>(warp, i.b, [&](auto b) {
-    Store(warp, i.destination, [&](int lane) { return half(b[lane]) | half(b[lane] >> 8) << 16; });
+    Store(warp, i.destination, [&](int lane) {
+      const uint32_t bits = i.Bit(88) ? b[lane] >> 16 : b[lane];
+      return half(bits) | half(bits >> 8) << 16;
+    });
   });
 }
 

@@ -16,10 +16,11 @@ namespace phantora::sass {
   SELECTOR(SelectCompareIntegers)                                                                  \
   SELECTOR(SelectAdd3)                                                                             \
   SELECTOR(SelectLogic3)                                                                           \
-  SELECTOR(SelectShift) SELECTOR(SelectMultiplyAdd) SELECTOR(SelectMultiplyAddWide)                \
-      SELECTOR(SelectLoadEffectiveAddress) HANDLER(Select) HANDLER(MinMaxInteger) HANDLER(MinMax3) \
-          HANDLER(AddIntegers) HANDLER(AddMinMax) HANDLER(AbsoluteInteger) HANDLER(PermuteBytes)   \
-              HANDLER(SignExtend) HANDLER(BitMask) HANDLER(DotProduct4) HANDLER(DotProduct2)       \
+  SELECTOR(SelectShift)                                                                            \
+  SELECTOR(SelectMultiplyAdd) SELECTOR(SelectMultiplyAddWide) SELECTOR(SelectLoadEffectiveAddress) \
+      HANDLER(Select) HANDLER(MinMaxInteger) HANDLER(MinMax3) HANDLER(AddIntegers)                 \
+          HANDLER(AddMinMax) HANDLER(AbsoluteInteger) HANDLER(PermuteBytes) HANDLER(SignExtend)    \
+              HANDLER(BitMask) HANDLER(DotProduct4) HANDLER(DotProduct2)                           \
                   HANDLER(AbsoluteDifference) HANDLER(AbsoluteDifference4) HANDLER(PackSaturated)  \
                       HANDLER(MultiplyAddHigh) HANDLER(FindLeadingOne) HANDLER(ReverseBits)        \
                           HANDLER(CountBits) HANDLER(PredicatesToRegister)                         \

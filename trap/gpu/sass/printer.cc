@@ -49,7 +49,7 @@ class Printer {
       const uint64_t part = word_.Bits(60, 2), size = word_.Bits(84, 2);
       if (part != 0) plain += absl::StrCat(size == 0 ? ".B" : ".H", part);
     }
-    if (operand.upper && word_.Bit(operand.kind == OperandKind::kB ? 60 : 72)) plain += ".H1";
+    if (operand.upper && word_.Bit(UpperBit(word_, operand))) plain += ".H1";
     if (source.absolute) plain = absl::StrCat("|", plain, "|");
     if (operand.half) plain += Swizzle(operand, source);
     if (!source.negate) return plain;

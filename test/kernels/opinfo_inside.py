@@ -6,6 +6,7 @@ import itertools
 import json
 import mmap
 import os
+import re
 import signal
 import struct
 import sys

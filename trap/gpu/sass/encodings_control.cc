@@ -44,6 +44,8 @@ std::vector<EncodingRow> ControlRows() {
        90},
       {0x148, "1", "WARPSYNC.COLLECTIVE", "", "r24 t =86+5:15", nullptr, kI, Flow::kWarpSync, 90,
        90},
+      {0x148, "4", "WARPSYNC.COLLECTIVE.ALL", "", "t =32+2:0 =86+5:15", nullptr, kI, Flow::kWarpSync,
+       90, 90},
       {0x148, "4", "WARPSYNC.ALL", "", "=32+32:0 =87+4:7", nullptr, kI, Flow::kWarpSync},
       {0x148, "4", "WARPSYNC", "", "i32+32 =87+4:7", nullptr, kI, Flow::kWarpSync},
       {0x149, "4", "BRX", "", "r24*2 t =87+4:7", nullptr, kI, Flow::kIndirectBranch},

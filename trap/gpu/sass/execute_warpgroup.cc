@@ -287,11 +287,8 @@ void MeetWarpgroup(Warp& warp, const Instruction&) {
 }
 
 Handler SelectWarpgroupProduct(const Instruction& i) {
-  // Accumulators that are not the result have to lie within the registers as well.
-  const int most = kMostColumns / 2;
-  if (i.c.index != kNoRegister && i.c.index != i.destination && i.c.index + most > kNoRegister) {
-    return nullptr;
-  }
+  // Results replace what they are added to; nobody has been seen to ask for anything else.
+  if (i.c.index != kNoRegister && i.c.index != i.destination) return nullptr;
   if (i.word.form() == 6 && i.a.index != kNoRegister && i.a.index + 4 > kNoRegister) return nullptr;
   const bool floats = i.Bit(75);
   const bool transposes = i.Bit(61) || i.Bit(62);

@@ -25,6 +25,7 @@ class Runner {
     WarpState result = WarpState::kPaused;
     for (;;) {
       if (!Resume()) {
+        if (GoOnForWarpSync()) continue;
         result = warp_.paths.empty() ? WarpState::kExited : WarpState::kWaiting;
         break;
       }
@@ -279,7 +280,7 @@ class Runner {
       const uint32_t* const row = warp_.registers[mask.index];
       wanted = row[First(warp_.running)];
       KeepAlike([&](int lane) { return row[lane] == wanted; });
-    } else if (i.Bits(32, 32) != 0) {
+    } else if (!i.Bit(86) && i.Bits(32, 32) != 0) {
       wanted = i.Bits(32, 32);
     }
     if ((wanted & ~warp_.exited & ~warp_.running) == 0) {
@@ -308,6 +309,22 @@ class Runner {
     }
     warp_.paths.insert(warp_.paths.begin(), {.pc = warp_.pc, .threads = warp_.running});
     warp_.running = 0;
+  }
+  // Whom a WARPSYNC waits for does not wait to converge with those who are there: what a program
+  // demands comes before what a compiler thinks is faster.
+  bool GoOnForWarpSync() {
+    uint32_t there = 0;
+    for (const Path& path : warp_.paths) {
+      if (path.state == State::kWarpSync) there |= path.threads;
+    }
+    bool any = false;
+    for (Path& path : warp_.paths) {
+      if (path.state != State::kConverging || (path.wanted & there) == 0) continue;
+      LeaveConvergence(path.barrier, path.threads);
+      path = {.pc = path.pc + 1, .threads = path.threads};
+      any = true;
+    }
+    return any;
   }
   void LeaveConvergence(uint8_t barrier, uint32_t leaving) {
     for (uint32_t& wanted : warp_.convergence[barrier]) wanted &= ~leaving;

@@ -1,17 +1,13 @@
 #include "trap/gpu/sass/decoder.h"
 
 #include "trap/gpu/sass/special_registers.h"
+#include "trap/gpu/sass/warpgroup_shape.h"
 
 namespace phantora::sass {
 namespace {
 
 constexpr int kScheduling = 105;  // 21 bits that change nothing but when
 constexpr int kSchedulingBits = 21;
-
-bool IsUniform(const Word& word) {
-  const int operation = word.operation();
-  return operation >= 0x080 && operation < 0x0c0;
-}
 
 // Is its guard a uniform predicate?
 bool HasUniformGuard(const Word& word) {
@@ -20,16 +16,6 @@ bool HasUniformGuard(const Word& word) {
   // What copies without threads, and SYNCS.EXCH.
   return operation == 0x1b2 || operation == 0x1b4 || operation == 0x1b5 || operation == 0x1b6 ||
          operation == 0x1b8 || operation == 0x1b9 || operation == 0x1ba || operation == 0x1bc;
-}
-
-// Registers of the result of a product by four warps.
-int WarpgroupRegisters(const Word& word) {
-  if (word.operation() == 0x1f1) {
-    const int step = static_cast<int>(word.Bits(53, 6)) / 3;
-    return 4 * (step < 4 ? step + 1 : 2 * (step - 1));
-  }
-  const int eights = static_cast<int>(word.Bits(53, 5)) + 1;
-  return word.Bit(75) ? 4 * eights : 2 * eights;
 }
 
 // Which bits of a word have been accounted for.

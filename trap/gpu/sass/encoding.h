@@ -95,6 +95,11 @@ struct Operand {
   uint32_t value = 0;        // of kExactly
 };
 
+// Is it of the uniform datapath, whose registers are others?
+inline bool IsUniform(const Word& word) {
+  return word.operation() >= 0x080 && word.operation() < 0x0c0;
+}
+
 // The bit that chooses the upper half of a source.
 inline int UpperBit(const Word& word, const Operand& operand) {
   if (operand.kind == OperandKind::kC) return 72;

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "trap/gpu/sass/encoding.h"
 #include "trap/gpu/sass/operations.h"
+#include "trap/gpu/sass/warpgroup_shape.h"
 
 namespace phantora::sass {
 namespace {
@@ -27,7 +28,7 @@ std::string Shapes(int at, int width, int step, int depth) {
 std::string IntegerShapes() {
   std::string text = "53+6=";
   for (int i = 0; i < 1 << 6; ++i) {
-    const int columns = i / 3 < 4 ? 8 * (i / 3 + 1) : 16 * (i / 3 - 1);
+    const int columns = IntegerColumns(i);
     absl::StrAppend(&text, i == 0 ? "" : ",");
     if (i % 3 == 0 && columns <= 256) {
       absl::StrAppend(&text, ".64x", columns, "x32");

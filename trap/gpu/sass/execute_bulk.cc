@@ -161,6 +161,20 @@ void Fill(const TensorMap& map, uint8_t* row) {
   }
 }
 
+// What becomes of elements on their way to shared memory (CUTLASS,
+// sm90_mma_tma_gmma_rs_warpspecialized.hpp: "TMA converts f32 input to tf32").
+void Convert(const TensorMap& map, uint8_t* row) {
+  const bool flushes = map.type == TensorMap::Type::kFloatFtz;
+  if (!map.rounds_to_tf32 && !flushes) return;
+  for (uint32_t at = 0; at < map.box[0] * sizeof(uint32_t); at += sizeof(uint32_t)) {
+    uint32_t bits;
+    std::memcpy(&bits, row + at, sizeof bits);
+    if (flushes) bits = FlushedBits(bits);
+    if (map.rounds_to_tf32) bits = RoundedToTf32(bits);
+    std::memcpy(row + at, &bits, sizeof bits);
+  }
+}
+
 // In the shared memory of one block.
 struct SharedBox {
   BlockState* block;
@@ -390,6 +404,7 @@ void LoadTensor(Warp& warp, const Instruction& i) {
                                        uint64_t{end - first} * size)) {
           return false;
         }
+        Convert(*map, row.data());
         for (const SharedBox& box : boxes) {
           for (uint32_t at = 0; at < row_bytes; at += kChunk) {
             std::memcpy(box.At(number * row_bytes + at), &row[at], kChunk);

@@ -177,16 +177,15 @@ void MinMaxHalves(Warp& warp, const Instruction& i) {
   });
 }
 
-// To the nearest, ties away from zero, or towards zero. The lowest 13 bits become zeros.
+// To the nearest, or towards zero. (What PTX calls .rna takes two other instructions.)
 void RoundToTf32(Warp& warp, const Instruction& i) {
   const bool truncates = i.Bits(79, 2) == 3, relu = i.Bit(75);
   With<Meaning::kFloat>(warp, i.b, [&](auto b) {
     Store(warp, i.destination, [&](int lane) -> uint32_t {
       const uint32_t bits = b[lane];
-      if ((bits & 0x7fffffff) > 0x7f800000) return 0x7fffffff;
-      if (relu && bits >> 31 != 0) return 0;
-      const bool is_finite = (bits & 0x7f800000) != 0x7f800000;
-      return (truncates || !is_finite ? bits : bits + 0x1000) & 0xffffe000;
+      const bool is_nan = (bits & 0x7fffffff) > 0x7f800000;
+      if (relu && bits >> 31 != 0 && !is_nan) return 0;
+      return truncates && !is_nan ? bits & 0xffffe000 : RoundedToTf32(bits);
     });
   });
 }

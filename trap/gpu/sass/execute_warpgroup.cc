@@ -12,6 +12,7 @@
 #include "trap/gpu/sass/memory_access.h"
 #include "trap/gpu/sass/operations.h"
 #include "trap/gpu/sass/swizzle.h"
+#include "trap/gpu/sass/warpgroup_shape.h"
 
 namespace phantora::sass {
 namespace {
@@ -171,7 +172,7 @@ bool Descriptors(Warp& warp, const Instruction& i, bool in_registers, Matrix& a,
 template <Element of_a, Element of_b, bool floats>
 void WarpgroupProduct(Warp& warp, const Instruction& i) {
   constexpr int depth = kDepth<of_a>;
-  const int columns = 8 * (static_cast<int>(i.Bits(53, 5)) + 1);
+  const int columns = WarpgroupColumns(i.word);
   if (!Begin(warp, i, columns, depth)) return;
   const bool in_registers = i.word.form() == 6;
   alignas(64) float a[kRows][depth];
@@ -208,8 +209,7 @@ void WarpgroupProduct(Warp& warp, const Instruction& i) {
 // Of bytes, in 32 bits, which wrap or end at their bounds.
 void WarpgroupIntegers(Warp& warp, const Instruction& i) {
   constexpr int kBytes = 32;
-  const int step = static_cast<int>(i.Bits(53, 6)) / 3;
-  const int columns = 8 * (step < 4 ? step + 1 : 2 * (step - 1));
+  const int columns = WarpgroupColumns(i.word);
   if (!Begin(warp, i, columns, kBytes)) return;
   const bool in_registers = i.word.form() == 6, signed_a = i.Bit(76), signed_b = i.Bit(82);
   Matrix matrix_a(0), matrix_b(0);
@@ -295,7 +295,7 @@ Handler SelectWarpgroupProduct(const Instruction& i) {
   const bool halves = i.word.operation() == 0x1f0 && !i.Bit(58);
   if (transposes && !halves) return nullptr;
   switch (i.word.operation()) {
-    case 0x1f1:
+    case kIntegerWarpgroupProduct:
       return i.Bit(63) || i.Bit(72) ? nullptr : &WarpgroupIntegers;
     case 0x1f3: {
       const bool a_is_e5m2 = i.Bit(76), b_is_e5m2 = i.Bit(77);

@@ -62,6 +62,12 @@ inline uint32_t FloatToBfloat(float value) {
 
 // A double as the float with the lowest bit set if anything was lost: rounded once more, to fewer
 // bits, it is what the double would be.
+// A float with the ten bits of a tf32, to the nearest, to even of two.
+inline uint32_t RoundedToTf32(uint32_t bits) {
+  if ((bits & 0x7fffffff) > 0x7f800000) return 0x7fffffff;
+  return (bits + 0xfff + (bits >> 13 & 1)) & 0xffffe000;
+}
+
 inline float RoundedToOdd(double value) {
   const float nearest = static_cast<float>(value);
   if (static_cast<double>(nearest) == value || value != value || std::isinf(nearest)) {

@@ -17,15 +17,15 @@ namespace phantora::sass {
   SELECTOR(SelectAdd3)                                                                             \
   SELECTOR(SelectLogic3)                                                                           \
   SELECTOR(SelectShift)                                                                            \
-  SELECTOR(SelectMultiplyAdd) SELECTOR(SelectMultiplyAddWide) SELECTOR(SelectLoadEffectiveAddress) \
-      HANDLER(Select) HANDLER(MinMaxInteger) HANDLER(MinMax3) HANDLER(AddIntegers)                 \
-          HANDLER(AddMinMax) HANDLER(AbsoluteInteger) HANDLER(PermuteBytes) HANDLER(SignExtend)    \
-              HANDLER(BitMask) HANDLER(DotProduct4) HANDLER(DotProduct2)                           \
-                  HANDLER(AbsoluteDifference) HANDLER(AbsoluteDifference4) HANDLER(PackSaturated)  \
-                      HANDLER(MultiplyAddHigh) HANDLER(FindLeadingOne) HANDLER(ReverseBits)        \
-                          HANDLER(CountBits) HANDLER(PredicatesToRegister)                         \
-                              HANDLER(RegisterToPredicates)                                        \
-                                  HANDLER(LogicPredicates) /* execute_uniform.cc */                \
+  SELECTOR(SelectMultiplyAdd)                                                                      \
+  SELECTOR(SelectMultiplyAddWide) SELECTOR(SelectLoadEffectiveAddress) HANDLER(Select)             \
+      HANDLER(MinMaxInteger) HANDLER(MinMax3) HANDLER(AddIntegers) HANDLER(AddMinMax)              \
+          HANDLER(AbsoluteInteger) HANDLER(PermuteBytes) HANDLER(SignExtend) HANDLER(BitMask)      \
+              HANDLER(DotProduct4) HANDLER(DotProduct2) HANDLER(AbsoluteDifference)                \
+                  HANDLER(AbsoluteDifference4) HANDLER(PackSaturated) HANDLER(MultiplyAddHigh)     \
+                      HANDLER(FindLeadingOne) HANDLER(ReverseBits) HANDLER(CountBits)              \
+                          HANDLER(PredicatesToRegister) HANDLER(RegisterToPredicates)              \
+                              HANDLER(LogicPredicates) /* execute_uniform.cc */                    \
       SELECTOR(SelectUniformLoadEffectiveAddress) HANDLER(UniformMove)                             \
           HANDLER(UniformPredicatesToRegister) HANDLER(UniformSelect) HANDLER(UniformCompare)      \
               HANDLER(UniformAdd3) HANDLER(UniformLogic3) HANDLER(UniformPermuteBytes)             \

@@ -8,11 +8,6 @@
 namespace phantora::sass {
 namespace {
 
-bool IsUniform(const Word& word) {
-  const int operation = word.operation();
-  return operation >= 0x080 && operation < 0x0c0;
-}
-
 std::string Register(int index) { return index == kNoRegister ? "RZ" : absl::StrCat("R", index); }
 std::string Uniform(int index) {
   return index == kNoUniformRegister ? "URZ" : absl::StrCat("UR", index);

@@ -27,7 +27,15 @@ std::optional<TensorMap> TensorMap::Read(const uint8_t* bytes) {
   map.type = static_cast<Type>(type);
   map.swizzle = static_cast<Swizzle>(field(how, 13, 2));
   map.fills_with_nan = field(how, 15, 1) != 0;
+  map.rounds_to_tf32 = field(how, 16, 1) != 0;
+  const bool is_float = map.type == Type::kFloat || map.type == Type::kFloatFtz;
+  if (map.rounds_to_tf32 && !is_float) return std::nullopt;
   map.is_of_images = field(how, 0, 1) != 0;
+  // Bits that nobody has been seen to set.
+  if (field(words[7], 16, 16) != 0 || field(words[13], 15, 9) != 0 ||
+      words[15] >> (map.is_of_images ? 16 : 0) != 0) {
+    return std::nullopt;
+  }
   if (field(how, 19, 13) != 0 || (map.is_of_images && map.dimensions < 3)) return std::nullopt;
   map.strides[0] = kElementBytes[type];
   for (int i = 0; i < map.dimensions; ++i) {

@@ -14,7 +14,7 @@ namespace phantora::sass {
 struct TensorMap {
   static constexpr int kBytes = 64;
   static constexpr int kMostDimensions = 5, kMostSpatial = 3;
-  // As cuda.h numbers them for the most part; tf32 is float.
+  // As cuda.h numbers them for the most part; tf32 is float, which is rounded on its way.
   enum class Type : uint8_t {
     kU8,
     kU16,
@@ -34,6 +34,7 @@ struct TensorMap {
   Type type = Type::kU8;
   Swizzle swizzle = Swizzle::kNone;
   bool fills_with_nan = false;
+  bool rounds_to_tf32 = false;  // what is loaded
   // From the dimension whose elements are neighbours on.
   std::array<uint64_t, kMostDimensions> sizes{};
   std::array<uint64_t, kMostDimensions> strides{};  // bytes; of the first, an element's

@@ -20,7 +20,10 @@ constexpr uint32_t kGrException = 13;
 }  // namespace
 
 KernelExecution::KernelExecution(int architecture, Budget budget, std::function<bool()> is_ending)
-    : architecture_(architecture), budget_(budget), is_ending_(std::move(is_ending)) {}
+    : architecture_(architecture),
+      budget_(budget),
+      is_ending_(std::move(is_ending)),
+      executor_(sass::Workers::Processors()) {}
 
 bool KernelExecution::IsPossible() {
   return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&

@@ -1,12 +1,13 @@
 #include "trap/gpu/sass/execute.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <deque>
 #include <utility>
 
 #include "absl/strings/str_format.h"
-#include "trap/gpu/sass/run_warp.h"
+#include "trap/gpu/sass/block.h"
 
 namespace phantora::sass {
 namespace {
@@ -15,9 +16,6 @@ namespace {
 constexpr size_t kSlack = 16;
 // A block that takes more warp instructions than this may be waiting for the next one.
 constexpr uint64_t kTurnOfBlock = 1 << 18, kLeastTurnOfBlock = 256;
-// Nobody in a cluster has done anything else than to look so many times: nobody ever will. They may
-// count their looks, and go on.
-constexpr uint32_t kMostLooks = 1 << 12;
 // Clusters that are under way at one time, and blocks that are kept for the next launch.
 constexpr size_t kMostBlocks = 256;
 constexpr size_t kMostIdle = 2;
@@ -25,6 +23,9 @@ constexpr size_t kMostIdle = 2;
 constexpr uint64_t kMostBytes = uint64_t{4} << 30;
 // Thread instructions: some milliseconds.
 constexpr uint64_t kBetweenQuestions = 10'000'000;
+// Parts that may be executed at one time: thread instructions of one, fewer are not worth it; how
+// many there are; and bytes of local memory of one.
+constexpr uint64_t kLeastOfPart = 500'000, kMostParts = 32, kMostLocalOfPart = 64 << 20;
 constexpr uint64_t kMostThreads = 1024;
 constexpr uint32_t kMostShared = 1 << 18;
 // On sm_90 the addresses of shared memory begin behind what the hardware keeps for itself.
@@ -45,167 +46,80 @@ bool IsPossible(const Dims& grid, const Dims& cluster) {
 
 }  // namespace
 
-struct Executor::Block {
-  BlockState state;
-  WarpState now = WarpState::kPaused;
-  std::vector<std::unique_ptr<Warp>> all;  // that were made
-  std::vector<Warp*> warps;                // of this block
-  std::vector<WarpState> states;
-
-  void Start(LaunchState& launch, Dims index, ClusterState& cluster) {
-    state.index = index;
-    state.cluster = &cluster;
-    state.rank = static_cast<uint32_t>(cluster.blocks.size());
-    cluster.blocks.push_back(&state);
-    now = WarpState::kPaused;
-    state.shared.assign(launch.shared_bytes, 0);
-    state.barriers = {};
-    state.warpgroups = {};
-    const uint64_t threads = launch.block.count();
-    state.living = static_cast<uint32_t>(threads);
-    const size_t count = (threads + kLanes - 1) / kLanes;
-    state.warps = static_cast<uint32_t>(count);
-    while (all.size() < count) all.push_back(std::make_unique<Warp>());
-    warps.clear();
-    for (size_t i = 0; i < count; ++i) {
-      all[i]->Start(launch, state, static_cast<uint32_t>(i));
-      warps.push_back(all[i].get());
-    }
-    states.assign(count, WarpState::kPaused);
+// Some of a launch's clusters, one after the other.
+struct Executor::Part {
+  Part(LaunchPages& pages, const LaunchState& launch, uint64_t first, uint64_t end_of_all)
+      : memory(pages), state(launch), next(first), left(end_of_all - first), end(end_of_all) {
+    state.memory = &memory;
   }
 
-  // kExited when all are, kPaused after `most` instructions, kLooking when nobody does anything but
-  // look whether others have done something.
-  WarpState Run(const Program& program, uint64_t most, Stop& stop) {
-    LaunchState& launch = *warps.front()->launch;
-    const uint64_t end = launch.clock + most;
-    for (;;) {
-      bool any = false, any_works = false, all_exited = true;
-      const uint64_t events = launch.events;
-      for (size_t i = 0; i < warps.size(); ++i) {
-        if (states[i] == WarpState::kPaused || states[i] == WarpState::kLooking) {
-          any = true;
-          // A part of its turn: others of its block may be what it waits for.
-          states[i] = RunWarp(*warps[i], program, std::max<uint64_t>(most / 8, 1));
-          if (states[i] == WarpState::kStopped) {
-            stop = warps[i]->stop;
-            return WarpState::kStopped;
-          }
-          any_works |= states[i] != WarpState::kLooking;
-        }
-        all_exited &= states[i] == WarpState::kExited;
+  // Clusters until all are over, one stops, or `enough` says so after a turn.
+  template <typename Enough>
+  void Run(const Program& program, uint64_t turn, std::vector<std::unique_ptr<Block>>& idle,
+           Enough enough) {
+    const uint64_t of_cluster = state.cluster.count();
+    while (left > 0) {
+      if (next < end && (running.empty() || running.size() * of_cluster < kMostBlocks)) {
+        running.push_back(std::make_unique<Cluster>(state, next++, idle));
+      } else {
+        // The one that has waited longest.
+        running.push_back(std::move(running.front()));
+        running.pop_front();
       }
-      if (all_exited) return WarpState::kExited;
-      if (ReleaseBarriers(warps, state)) {
-        any_works = true;
-        for (size_t i = 0; i < warps.size(); ++i) {
-          if (states[i] == WarpState::kWaiting) states[i] = WarpState::kPaused;
-        }
-      } else if (!any) {
-        stop = {.reason = Stop::Reason::kDeadlock, .instruction = FirstWaiting()};
-        return WarpState::kStopped;
+      const WarpState now = running.back()->Run(program, turn, stop);
+      if (now == WarpState::kStopped) return;
+      if (now == WarpState::kExited) {
+        running.back()->End(idle, IdleBlocks());
+        running.pop_back();
+        --left;
       }
-      if (!any_works && events == launch.events) return WarpState::kLooking;
-      if (launch.clock >= end) return WarpState::kPaused;
+      if (left > 0 && enough()) return;
     }
   }
+  void End(std::vector<std::unique_ptr<Block>>& idle) {
+    for (const auto& cluster : running) cluster->End(idle, IdleBlocks());
+    running.clear();
+  }
+  // An instruction counts also where all threads of the warp are guarded out.
+  uint64_t thread_instructions() const { return std::max(state.thread_instructions, state.clock); }
+  size_t IdleBlocks() const { return std::max<size_t>(kMostIdle, state.cluster.count()); }
 
-  uint32_t FirstWaiting() const {
-    for (const Warp* warp : warps) {
-      if (!warp->paths.empty()) return warp->paths.front().pc;
-    }
-    return 0;
-  }
+  LaunchMemory memory;
+  LaunchState state;
+  uint64_t next, left;  // to begin, and to finish
+  uint64_t end;
+  std::deque<std::unique_ptr<Cluster>> running;
+  Stop stop;
 };
 
-// Blocks that run together, since each may wait for any other.
-struct Executor::Cluster {
-  ClusterState state;
-  std::vector<std::unique_ptr<Block>> blocks;
-  uint32_t looks = 0;  // in a row, in which nothing happened
-
-  WarpState Run(const Program& program, uint64_t most, Stop& stop) {
-    LaunchState& launch = *blocks.front()->warps.front()->launch;
-    const uint64_t end = launch.clock + most;
-    for (;;) {
-      bool all_exited = true, all_look = true;
-      const uint64_t events = launch.events;
-      for (const auto& block : blocks) {
-        if (block->now == WarpState::kExited) continue;
-        block->now = block->Run(program, std::max<uint64_t>(most / blocks.size(), 1), stop);
-        if (block->now == WarpState::kStopped) return WarpState::kStopped;
-        all_exited &= block->now == WarpState::kExited;
-        all_look &= block->now == WarpState::kLooking;
-      }
-      if (all_exited) return WarpState::kExited;
-      looks = all_look && events == launch.events ? looks + 1 : 0;
-      if (looks == kMostLooks) {
-        for (const auto& block : blocks) {
-          if (block->now == WarpState::kExited) continue;
-          stop = {.reason = Stop::Reason::kDeadlock, .instruction = block->FirstWaiting()};
-          return WarpState::kStopped;
-        }
-      }
-      if (launch.clock >= end) return WarpState::kPaused;
-    }
-  }
-};
-
-Executor::Executor() : zeros_(kConstantBytes + kSlack) {
+Executor::Executor(int processors)
+    : zeros_(kConstantBytes + kSlack),
+      workers_(std::clamp(processors, 1, static_cast<int>(kMostParts))) {
   for (auto& bank : banks_) bank.resize(kConstantBytes + kSlack);
+  idle_.resize(static_cast<size_t>(workers_.count()));
 }
 Executor::~Executor() = default;
 
-std::unique_ptr<Executor::Block> Executor::NewBlock() {
-  if (idle_.empty()) return std::make_unique<Block>();
-  auto block = std::move(idle_.back());
-  idle_.pop_back();
-  return block;
-}
-
-std::unique_ptr<Executor::Cluster> Executor::NewCluster(LaunchState& launch, uint64_t number) {
-  auto cluster = std::make_unique<Cluster>();
-  const Dims& size = launch.cluster;
-  const uint64_t across = launch.grid.x / size.x, down = launch.grid.y / size.y;
-  const Dims first = {static_cast<uint32_t>(number % across) * size.x,
-                      static_cast<uint32_t>(number / across % down) * size.y,
-                      static_cast<uint32_t>(number / across / down) * size.z};
-  for (uint32_t rank = 0; rank < size.count(); ++rank) {
-    auto block = NewBlock();
-    block->Start(launch,
-                 {first.x + rank % size.x, first.y + rank / size.x % size.y,
-                  first.z + rank / size.x / size.y},
-                 cluster->state);
-    cluster->blocks.push_back(std::move(block));
-  }
-  return cluster;
-}
-
-Outcome Executor::Run(const Launch& launch, const Program& program, AddressSpace& space,
-                      uint64_t most, const std::function<bool()>& interrupted) {
-  Outcome outcome;
-  LaunchMemory memory(space, kMostBytes);
-  LaunchState state = {
-      .architecture = program.architecture(),
-      .grid = launch.grid,
-      .block = launch.block,
-      .cluster = AtLeastOne(launch.cluster),
-      // What was in registers before is another launch's, of another process perhaps.
-      .registers = program.registers(),
-      .shared_bytes = launch.shared_bytes,
-      .shared_window = launch.shared_window != 0 ? launch.shared_window : kSharedWindow,
-      .local_window = launch.local_window != 0 ? launch.local_window : kLocalWindow,
-      .memory = &memory,
-      .code_address = launch.code_address,
-      .began = launch.began};
+bool Executor::StateOf(const Launch& launch, const Program& program, LaunchState& state) {
+  state.architecture = program.architecture();
+  state.grid = launch.grid;
+  state.block = launch.block;
+  state.cluster = AtLeastOne(launch.cluster);
+  // What was in registers before is another launch's, of another process perhaps.
+  state.registers = program.registers();
+  state.convergence_registers = program.convergence_registers();
+  state.shared_bytes = launch.shared_bytes;
+  state.shared_window = launch.shared_window != 0 ? launch.shared_window : kSharedWindow;
+  state.local_window = launch.local_window != 0 ? launch.local_window : kLocalWindow;
+  state.code_address = launch.code_address;
+  state.began = launch.began;
   if (state.architecture >= 90) state.shared_bytes += kReservedShared;
-  const uint64_t threads = launch.block.count(), blocks = launch.grid.count();
+  const uint64_t threads = launch.block.count();
   if (threads == 0 || threads > kMostThreads || state.shared_bytes > kMostShared ||
       !IsPossible(launch.grid, state.cluster) ||
       // Windows of a cluster's blocks lie one after the other.
       (state.cluster.count() > 1 && state.shared_window % kClusterWindow != 0)) {
-    outcome.stop = {.reason = Stop::Reason::kRefused, .what = "a launch of this shape"};
-    return outcome;
+    return false;
   }
   state.constants.fill(zeros_.data());
   for (size_t bank = 0; bank < banks_.size(); ++bank) {
@@ -216,53 +130,135 @@ Outcome Executor::Run(const Launch& launch, const Program& program, AddressSpace
     used_[bank] = bytes;
     state.constants[bank] = banks_[bank].data();
   }
+  return true;
+}
 
-  std::deque<std::unique_ptr<Cluster>> running;
-  const uint64_t of_cluster = state.cluster.count(), clusters = blocks / of_cluster;
-  uint64_t started = 0, finished = 0, next_question = kBetweenQuestions;
+Outcome Executor::Run(const Launch& launch, const Program& program, AddressSpace& space,
+                      uint64_t most, const std::function<bool()>& interrupted) {
+  LaunchState state;
+  if (!StateOf(launch, program, state)) {
+    return {.stop = {.reason = Stop::Reason::kRefused, .what = "a launch of this shape"}};
+  }
+  const uint64_t clusters = launch.grid.count() / state.cluster.count();
   const uint64_t turn = std::clamp(most / kLanes, kLeastTurnOfBlock, kTurnOfBlock);
-  const auto give_back = [&](Cluster& cluster) {
-    for (auto& block : cluster.blocks) {
-      for (Warp* warp : block->warps) warp->End();
-      if (idle_.size() < std::max<size_t>(kMostIdle, of_cluster)) idle_.push_back(std::move(block));
+  bool first_only = !program.needs_order();
+  for (;;) {
+    LaunchPages pages(space, pool_, kMostBytes);
+    Part all(pages, state, 0, clusters);
+    Stop why;
+    uint64_t next_question = kBetweenQuestions;
+    const auto enough = [&] {
+      const uint64_t instructions = all.thread_instructions();
+      if (instructions > next_question) {
+        next_question = instructions + kBetweenQuestions;
+        if (interrupted()) why.reason = Stop::Reason::kInterrupted;
+      }
+      if (instructions > most) why.reason = Stop::Reason::kTooLong;
+      return why.reason != Stop::Reason::kNone || (first_only && all.left + 1 == clusters);
+    };
+    all.Run(program, turn, idle_[0], enough);
+    if (first_only && all.left > 0 && why.reason == Stop::Reason::kNone &&
+        all.stop.reason == Stop::Reason::kNone) {
+      // The first cluster tells what all will take.
+      first_only = false;
+      const uint64_t expected = all.thread_instructions() * clusters;
+      if (all.running.empty() && !all.state.met_order && expected >= 2 * kLeastOfPart &&
+          expected <= most) {
+        if (auto outcome = RunInParts(all, pages, state, program, most, expected, interrupted)) {
+          return *outcome;
+        }
+        continue;  // from the beginning, in order
+      }
+      all.Run(program, turn, idle_[0], enough);
+    }
+    all.End(idle_[0]);
+    if (all.state.met_order) program.NeedsOrder();
+    Outcome outcome = {.stop = all.stop.reason != Stop::Reason::kNone ? all.stop : why,
+                       .thread_instructions = all.thread_instructions()};
+    if (outcome.done()) {
+      LaunchMemory* const memory = &all.memory;
+      Commit({&memory, 1}, outcome);
+    }
+    return outcome;
+  }
+}
+
+std::optional<Outcome> Executor::RunInParts(Part& first, LaunchPages& pages,
+                                            const LaunchState& state, const Program& program,
+                                            uint64_t most, uint64_t expected,
+                                            const std::function<bool()>& interrupted) {
+  const uint64_t clusters = first.end;
+  // By what is executed, not by who executes it: what threads see of each other where they must not
+  // look is the same on every machine.
+  const uint64_t count = std::min({expected / kLeastOfPart, kMostParts, clusters});
+  // What has begun is the first.
+  std::vector<std::unique_ptr<Part>> others;
+  std::vector<Part*> parts = {&first};
+  first.end = clusters / count;
+  first.left -= clusters - first.end;
+  for (uint64_t number = 1; number < count; ++number) {
+    others.push_back(std::make_unique<Part>(pages, state, clusters * number / count,
+                                            clusters * (number + 1) / count));
+    parts.push_back(others.back().get());
+  }
+  for (Part* part : parts) {
+    part->state.is_part = true;
+    part->state.most_local = kMostLocalOfPart;
+  }
+  const uint64_t turn = std::clamp(most / kLanes, kLeastTurnOfBlock, kTurnOfBlock);
+  std::atomic<size_t> next = 0;
+  std::atomic<bool> give_up = false, was_interrupted = false;
+  std::atomic<uint64_t> total = 0;
+  const auto ask = [&] {
+    if (!was_interrupted.load(std::memory_order_relaxed) && interrupted()) {
+      was_interrupted = give_up = true;
     }
   };
-  while (finished < clusters) {
-    if (started < clusters && (running.empty() || running.size() * of_cluster < kMostBlocks)) {
-      running.push_back(NewCluster(state, started));
-      ++started;
-    } else {
-      // The one that has waited longest.
-      running.push_back(std::move(running.front()));
-      running.pop_front();
-    }
-    const WarpState now = running.back()->Run(program, turn, outcome.stop);
-    // An instruction counts also where all threads of the warp are guarded out.
-    outcome.thread_instructions = std::max(state.thread_instructions, state.clock);
-    if (now == WarpState::kStopped) break;
-    if (now == WarpState::kExited) {
-      give_back(*running.back());
-      running.pop_back();
-      ++finished;
-    }
-    if (outcome.thread_instructions > next_question) {
-      next_question = outcome.thread_instructions + kBetweenQuestions;
-      if (interrupted()) {
-        outcome.stop = {.reason = Stop::Reason::kInterrupted};
-        break;
-      }
-    }
-    if (finished < clusters && outcome.thread_instructions > most) {
-      outcome.stop = {.reason = Stop::Reason::kTooLong};
-      break;
-    }
+  workers_.Run(
+      [&](int worker) {
+        auto& idle = idle_[static_cast<size_t>(worker)];
+        for (;;) {
+          const size_t number = next.fetch_add(1);
+          if (number >= parts.size() || give_up) return;
+          Part& part = *parts[number];
+          uint64_t counted = 0, next_question = kBetweenQuestions;
+          const auto enough = [&] {
+            const uint64_t now = part.thread_instructions();
+            if (total.fetch_add(now - counted) + now - counted > most) give_up = true;
+            counted = now;
+            if (worker == 0 && now > next_question) {
+              next_question = now + kBetweenQuestions;
+              ask();
+            }
+            return give_up.load(std::memory_order_relaxed);
+          };
+          part.Run(program, turn, idle, enough);
+          total += part.thread_instructions() - counted;
+          if (part.left > 0 || part.stop.reason != Stop::Reason::kNone) give_up = true;
+          part.End(idle);
+        }
+      },
+      ask);
+  if (was_interrupted) {
+    return Outcome{.stop = {.reason = Stop::Reason::kInterrupted}, .thread_instructions = total};
   }
-  for (auto& cluster : running) give_back(*cluster);
-  if (!outcome.done()) return outcome;
-  if (const auto fault = memory.Commit()) {
+  Outcome outcome;
+  std::vector<LaunchMemory*> memories;
+  for (Part* part : parts) {
+    if (part->state.met_order) program.NeedsOrder();
+    outcome.thread_instructions += part->thread_instructions();
+    memories.push_back(&part->memory);
+  }
+  // Whatever went wrong, only in order is it what would have come first.
+  if (give_up || outcome.thread_instructions > most) return std::nullopt;
+  Commit(memories, outcome);
+  return outcome;
+}
+
+void Executor::Commit(absl::Span<LaunchMemory* const> parts, Outcome& outcome) {
+  if (const auto fault = LaunchMemory::Commit(parts)) {
     outcome.stop = {.reason = Stop::Reason::kUnmapped, .address = *fault};
   }
-  return outcome;
 }
 
 std::string Describe(const Outcome& outcome, const Program& program) {
@@ -286,6 +282,9 @@ std::string Describe(const Outcome& outcome, const Program& program) {
       break;
     case Stop::Reason::kTrap:
       what = "a trap";
+      break;
+    case Stop::Reason::kOrder:
+      what = "blocks that see each other";
       break;
     case Stop::Reason::kBadTarget:
       what = "a jump out of its code";

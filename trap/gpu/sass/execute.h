@@ -6,13 +6,17 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "trap/gpu/sass/program.h"
 #include "trap/gpu/sass/warp.h"
+#include "trap/gpu/sass/workers.h"
 
 namespace phantora::sass {
+
+class Block;
 
 struct Launch {
   Dims grid, block, cluster;
@@ -37,27 +41,38 @@ std::string Describe(const Outcome& outcome, const Program& program);
 // Keeps what launches need, so that the next need not make it again. Not thread-safe.
 class Executor {
  public:
-  Executor();
+  // `processors`: how many threads execute a launch together, the caller's among them.
+  explicit Executor(int processors);
   ~Executor();
 
-  // `most` thread instructions at most, which the first block tells for all: a launch that would
-  // take more is given up then. What is written becomes visible when all blocks are over. Blocks
-  // run in the order of their numbers, several at once only where one waits for others.
-  // Now and then `interrupted` is asked whether to give up.
+  // `most` thread instructions at most: a launch that would take more is given up. What is written
+  // becomes visible when all blocks are over.
+  //
+  // Blocks run in the order of their numbers, several at once only where one waits for others; or,
+  // where the first has told that it is worth it, in parts at one time, as long as no block does
+  // what could let it see another: atomic operations and strong loads of global memory, clocks.
+  // Of a launch in parts each block sees what those before it in its part have written, and memory
+  // as it was; if it does not come to its end so, it is done again in order.
+  // Now and then `interrupted` is asked, in the caller's thread, whether to give up.
   Outcome Run(const Launch& launch, const Program& program, AddressSpace& memory, uint64_t most,
               const std::function<bool()>& interrupted);
 
  private:
-  struct Block;
-  struct Cluster;
-  std::unique_ptr<Block> NewBlock();
-  // Number `number` of the launch.
-  std::unique_ptr<Cluster> NewCluster(LaunchState& launch, uint64_t number);
+  struct Part;
+  // False: nothing has such a shape.
+  bool StateOf(const Launch& launch, const Program& program, LaunchState& state);
+  // nullopt: it has to be done in order. `first` says how many clusters there are.
+  std::optional<Outcome> RunInParts(Part& first, LaunchPages& pages, const LaunchState& state,
+                                    const Program& program, uint64_t most, uint64_t expected,
+                                    const std::function<bool()>& interrupted);
+  static void Commit(absl::Span<LaunchMemory* const> parts, Outcome& outcome);
 
   std::array<std::vector<uint8_t>, 8> banks_;
   std::array<size_t, 8> used_{};  // bytes of each that are not zeros
   std::vector<uint8_t> zeros_;
-  std::vector<std::unique_ptr<Block>> idle_;
+  PagePool pool_;
+  Workers workers_;
+  std::vector<std::vector<std::unique_ptr<Block>>> idle_;  // by worker
 };
 
 }  // namespace phantora::sass

@@ -173,11 +173,15 @@ struct Global {
   Global(Warp& the_warp, const Instruction& i) : warp(the_warp) {
     GlobalAddresses(warp, i, addresses);
   }
-  uint8_t* operator()(int lane, int bytes) { return GlobalAt<true>(warp, addresses[lane], bytes); }
+  uint8_t* operator()(int lane, int bytes) {
+    warp.MeetOrder();
+    return GlobalAt<true>(warp, addresses[lane], bytes);
+  }
 };
 struct Generic : Global {
   using Global::Global;
   uint8_t* operator()(int lane, int bytes) {
+    if (IsGlobal(warp, addresses[lane])) warp.MeetOrder();
     return GenericAt<true>(warp, lane, addresses[lane], bytes);
   }
 };

@@ -27,7 +27,7 @@ void RunAgainAndAgain(benchmark::State& state, const std::vector<Word>& words, u
       .grid = {blocks, 1, 1}, .block = {kThreads, 1, 1}, .cluster = {}, .constants = {}};
   launch.constants[0] = bank;
   const Program program(CodeOf(words), 80);
-  Executor executor;
+  Executor executor(1);
   uint64_t instructions = 0;
   for (auto _ : state) {
     const Outcome outcome = executor.Run(launch, program, space, UINT64_MAX / 4, NeverInterrupted);

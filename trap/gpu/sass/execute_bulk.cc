@@ -428,6 +428,7 @@ void StoreTensor(Warp& warp, const Instruction& i) {
 }
 
 void ReduceTensor(Warp& warp, const Instruction& i) {
+  warp.MeetOrder();
   const uint32_t operation = i.Bits(87, 3);
   std::vector<uint8_t> before;
   FromShared(warp, i, false,

@@ -13,6 +13,9 @@ int StoredRegister(const Instruction& i) {
   return (i.b.kind == Source::Kind::kRegister ? i.b : i.c).index;
 }
 
+// .STRONG.GPU, .STRONG.SYS: it may be looking for what another block writes.
+bool IsStrong(const Instruction& i) { return i.Bits(77, 4) >= 7; }
+
 // Do all lanes reach neighbouring places of one page, in order?
 bool AreInOrder(const Warp& warp, const uint64_t* addresses, int bytes) {
   if (warp.active != kAllLanes || bytes < 4) return false;
@@ -94,6 +97,7 @@ void LoadGlobal(Warp& warp, const Instruction& i) {
   }
   alignas(64) uint64_t addresses[kLanes];
   GlobalAddresses(warp, i, addresses);
+  if (__builtin_expect(IsStrong(i), 0)) warp.MeetOrder();
   const int bytes = kSizes[TypeOf(i)];
   if (AreInOrder(warp, addresses, bytes)) {
     if (const uint8_t* const from = GlobalAt<false>(warp, addresses[0], bytes)) {
@@ -122,7 +126,9 @@ void StoreGlobal(Warp& warp, const Instruction& i) {
 void LoadGeneric(Warp& warp, const Instruction& i) {
   alignas(64) uint64_t addresses[kLanes];
   GlobalAddresses(warp, i, addresses);
+  const bool strong = IsStrong(i);
   LoadLanes(warp, i, [&](int lane, int size) {
+    if (strong && IsGlobal(warp, addresses[lane])) warp.MeetOrder();
     return GenericAt<false>(warp, lane, addresses[lane], size);
   });
 }

@@ -52,7 +52,7 @@ class ExecuteTest : public testing::Test {
   AddressSpace space_;
   std::vector<uint8_t> bank_ = std::vector<uint8_t>(0x200);
   Launch launch_;
-  Executor executor_;
+  Executor executor_{2};
   std::shared_ptr<const Program> program_;
 };
 

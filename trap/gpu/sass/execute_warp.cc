@@ -7,7 +7,7 @@
 namespace phantora::sass {
 namespace {
 
-uint32_t Special(const Warp& warp, int number, int lane) {
+uint32_t Special(Warp& warp, int number, int lane) {
   const LaunchState& launch = *warp.launch;
   const uint32_t thread = warp.first_thread + static_cast<uint32_t>(lane);
   switch (number) {
@@ -45,12 +45,16 @@ uint32_t Special(const Warp& warp, int number, int lane) {
       return ~(Bit(lane) - 1);
     // Time passes by instructions, so that it repeats.
     case kClockLow:
+      warp.MeetOrder();
       return static_cast<uint32_t>(launch.clock);
     case kClockHigh:
+      warp.MeetOrder();
       return static_cast<uint32_t>(launch.clock >> 32);
     case kGlobalTimerLow:
+      warp.MeetOrder();
       return static_cast<uint32_t>(launch.began + launch.clock);
     case kGlobalTimerHigh:
+      warp.MeetOrder();
       return static_cast<uint32_t>((launch.began + launch.clock) >> 32);
     default:
       return 0;
@@ -77,6 +81,11 @@ void ReadSpecial64(Warp& warp, const Instruction& i) {
   const bool time = number == kClockLow || number == kGlobalTimerLow;
   Store(warp, i.destination + 1,
         [&](int lane) { return time ? Special(warp, number + 1, lane) : 0; });
+}
+// The same for all threads.
+void ReadBlockIndex(Warp& warp, const Instruction& i) {
+  const uint32_t value = Special(warp, static_cast<int>(i.Bits(72, 8)), 0);
+  Store(warp, i.destination, [&](int) { return value; });
 }
 void ReadSpecialUniform(Warp& warp, const Instruction& i) {
   SetUniform(warp, i.destination,
@@ -110,7 +119,9 @@ bool Voted(uint32_t mode, uint32_t votes, uint32_t voters) {
 Handler SelectReadSpecial(const Instruction& i) {
   const int number = static_cast<int>(i.Bits(72, 8));
   if (!HasValue(number)) return nullptr;
-  return number == kThreadX ? &ReadThreadX : &ReadSpecial;
+  if (number == kThreadX) return &ReadThreadX;
+  const bool is_block = number == kBlockX || number == kBlockY || number == kBlockZ;
+  return is_block ? &ReadBlockIndex : &ReadSpecial;
 }
 Handler SelectReadSpecial64(const Instruction& i) {
   return HasValue(static_cast<int>(i.Bits(72, 8))) ? &ReadSpecial64 : nullptr;

@@ -3,18 +3,42 @@
 #include <algorithm>
 #include <cstring>
 #include <optional>
-#include <utility>
 
 #include "uvm_model/device_memory.h"
 
 namespace phantora::sass {
 namespace {
 
-constexpr uint8_t kZeros[LaunchMemory::kPage] = {};
+constexpr uint64_t kPage = LaunchMemory::kPage;
+constexpr uint8_t kZeros[kPage] = {};
+
+// Where `bytes` differ from `before`. By words where it can be, as a GPU writes: somebody may be
+// looking.
+AddressSpace::Fault WriteDifferences(AddressSpace& space, uint64_t address, const uint8_t* bytes,
+                                     const uint8_t* before) {
+  for (uint64_t at = 0; at < kPage;) {
+    if (bytes[at] == before[at]) {
+      ++at;
+      continue;
+    }
+    const uint64_t begin = at & ~uint64_t{7};
+    uint64_t end = begin + 8;
+    while (end < kPage && std::memcmp(&bytes[end], &before[end], 8) != 0) end += 8;
+    if (auto fault = space.Write(address + begin, &bytes[begin], end - begin)) return fault;
+    at = end;
+  }
+  return std::nullopt;
+}
 
 }  // namespace
 
-void LaunchMemory::Forget() { entries_.fill({~uint64_t{0}, nullptr, nullptr}); }
+LaunchMemory::~LaunchMemory() {
+  std::lock_guard lock(pages_.mutex_);
+  for (auto& [page, copy] : copies_) {
+    pages_.pool_.Give(std::move(copy.bytes));
+    pages_.pool_.Give(std::move(copy.before));
+  }
+}
 
 bool LaunchMemory::Find(uint64_t page, Entry& entry) {
   if (const auto copy = copies_.find(page); copy != copies_.end()) {
@@ -22,8 +46,9 @@ bool LaunchMemory::Find(uint64_t page, Entry& entry) {
     entry = {page, bytes, copy->second.written ? bytes : nullptr};
     return true;
   }
+  std::lock_guard lock(pages_.mutex_);
   const uint64_t address = page * kPage;
-  const auto piece = space_.Find(address);
+  const auto piece = pages_.space_.Find(address);
   if (!piece) return false;
   // Nothing of this address space changes while the launch lasts, so that pages can be read in
   // place.
@@ -47,59 +72,93 @@ bool LaunchMemory::Find(uint64_t page, Entry& entry) {
   return true;
 }
 
+// With the pages' lock.
 LaunchMemory::Copy* LaunchMemory::MakeCopy(uint64_t page) {
-  if (copied_bytes_ + 2 * kPage > most_bytes_) {
+  if (pages_.left_ < 2 * kPage) {
     out_of_memory_ = true;
     return nullptr;
   }
   const uint64_t address = page * kPage;
   Copy copy;
-  copy.bytes = std::make_unique_for_overwrite<uint8_t[]>(kPage);
-  if (space_.Read(address, copy.bytes.get(), kPage)) return nullptr;
-  copied_bytes_ += kPage;
-  const auto piece = space_.Find(address);
+  copy.bytes = pages_.pool_.Take();
+  if (pages_.space_.Read(address, copy.bytes.get(), kPage)) {
+    pages_.pool_.Give(std::move(copy.bytes));
+    return nullptr;
+  }
+  pages_.left_ -= kPage;
+  const auto piece = pages_.space_.Find(address);
   const bool alone = piece && piece->length >= kPage && piece->memory->AsDevice() != nullptr;
   if (!alone) {
-    copy.before = std::make_unique_for_overwrite<uint8_t[]>(kPage);
+    copy.before = pages_.pool_.Take();
     std::memcpy(copy.before.get(), copy.bytes.get(), kPage);
-    copied_bytes_ += kPage;
+    pages_.left_ -= kPage;
   }
   return &copies_.emplace(page, std::move(copy)).first->second;
 }
 
 bool LaunchMemory::Own(uint64_t page, Entry& entry) {
   const auto found = copies_.find(page);
-  Copy* const copy = found != copies_.end() ? &found->second : MakeCopy(page);
+  Copy* copy;
+  if (found != copies_.end()) {
+    copy = &found->second;
+  } else {
+    std::lock_guard lock(pages_.mutex_);
+    copy = MakeCopy(page);
+  }
   if (copy == nullptr) return false;
   copy->written = true;
   order_.push_back(page);
-  ++written_pages_;
   entry = {page, copy->bytes.get(), copy->bytes.get()};
   return true;
 }
 
-AddressSpace::Fault LaunchMemory::Commit() {
-  for (const uint64_t page : order_) {
-    const Copy& copy = copies_.at(page);
-    const uint64_t address = page * kPage;
-    if (copy.before == nullptr) {
-      if (auto fault = space_.Write(address, copy.bytes.get(), kPage)) return fault;
-      continue;
+AddressSpace::Fault LaunchMemory::Commit(absl::Span<LaunchMemory* const> parts) {
+  absl::flat_hash_map<uint64_t, uint32_t> writers;
+  if (parts.size() > 1) {
+    for (const LaunchMemory* part : parts) {
+      for (const uint64_t page : part->order_) ++writers[page];
     }
-    for (uint64_t at = 0; at < kPage;) {
-      if (copy.bytes[at] == copy.before[at]) {
-        ++at;
-        continue;
+  }
+  for (const LaunchMemory* part : parts) {
+    AddressSpace& space = part->pages_.space_;
+    for (const uint64_t page : part->order_) {
+      if (parts.size() > 1) {
+        uint32_t& count = writers[page];
+        if (count == 0) continue;
+        if (count > 1) {
+          count = 0;
+          if (auto fault = CommitTogether(parts, page)) return fault;
+          continue;
+        }
       }
-      // By words where it can be, as a GPU writes: somebody may be looking.
-      const uint64_t begin = at & ~uint64_t{7};
-      uint64_t end = begin + 8;
-      while (end < kPage && std::memcmp(&copy.bytes[end], &copy.before[end], 8) != 0) end += 8;
-      if (auto fault = space_.Write(address + begin, &copy.bytes[begin], end - begin)) return fault;
-      at = end;
+      const Copy& copy = part->copies_.at(page);
+      const AddressSpace::Fault fault =
+          copy.before == nullptr
+              ? space.Write(page * kPage, copy.bytes.get(), kPage)
+              : WriteDifferences(space, page * kPage, copy.bytes.get(), copy.before.get());
+      if (fault) return fault;
     }
   }
   return std::nullopt;
+}
+
+AddressSpace::Fault LaunchMemory::CommitTogether(absl::Span<LaunchMemory* const> parts,
+                                                 uint64_t page) {
+  AddressSpace& space = parts.front()->pages_.space_;
+  uint8_t there[kPage], merged[kPage];
+  if (auto fault = space.Read(page * kPage, there, kPage)) return fault;
+  std::memcpy(merged, there, kPage);
+  for (const LaunchMemory* part : parts) {
+    const auto found = part->copies_.find(page);
+    if (found == part->copies_.end() || !found->second.written) continue;
+    const uint8_t* const bytes = found->second.bytes.get();
+    const uint8_t* const before =
+        found->second.before != nullptr ? found->second.before.get() : there;
+    for (uint64_t at = 0; at < kPage; ++at) {
+      if (bytes[at] != before[at]) merged[at] = bytes[at];
+    }
+  }
+  return WriteDifferences(space, page * kPage, merged, there);
 }
 
 }  // namespace phantora::sass

@@ -1,26 +1,70 @@
 // Global memory as one launch sees it: what it writes becomes visible when all of it is over, or
-// never. Under the lock of the address space; not thread-safe.
+// never. Under the lock of the address space.
 #ifndef PHANTORA_TRAP_GPU_SASS_LAUNCH_MEMORY_H_
 #define PHANTORA_TRAP_GPU_SASS_LAUNCH_MEMORY_H_
 
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <mutex>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/types/span.h"
 #include "uvm_model/address_space.h"
 
 namespace phantora::sass {
 
-class LaunchMemory {
+// This machine's memory for copies of pages. Keeps what was used, for the next launch. Not
+// thread-safe.
+class PagePool {
  public:
   static constexpr uint64_t kPage = 4096;
+  using Page = std::unique_ptr<uint8_t[]>;
 
-  // Copies of pages take `most_bytes` of this machine's memory at most.
-  LaunchMemory(AddressSpace& space, uint64_t most_bytes) : space_(space), most_bytes_(most_bytes) {
-    Forget();
+  Page Take() {
+    if (pages_.empty()) return std::make_unique_for_overwrite<uint8_t[]>(kPage);
+    Page page = std::move(pages_.back());
+    pages_.pop_back();
+    return page;
   }
+  void Give(Page page) {
+    if (page != nullptr && pages_.size() < kMost) pages_.push_back(std::move(page));
+  }
+
+ private:
+  static constexpr size_t kMost = 4096;
+  std::vector<Page> pages_;
+};
+
+// What the parts of one launch share: the address space as it is before the launch. Nobody changes
+// it while there is one of these.
+class LaunchPages {
+ public:
+  // Copies take `most_bytes` of this machine's memory at most, in all parts together.
+  LaunchPages(AddressSpace& space, PagePool& pool, uint64_t most_bytes)
+      : space_(space), pool_(pool), left_(most_bytes) {}
+
+ private:
+  friend class LaunchMemory;
+  std::mutex mutex_;  // of all here, while parts are executed at one time
+  AddressSpace& space_;
+  PagePool& pool_;
+  uint64_t left_;
+};
+
+// Of one part. Parts do not see what others write.
+class LaunchMemory {
+ public:
+  static constexpr uint64_t kPage = PagePool::kPage;
+
+  explicit LaunchMemory(LaunchPages& pages) : pages_(pages) {
+    entries_.fill({~uint64_t{0}, nullptr, nullptr});
+  }
+  ~LaunchMemory();
+  LaunchMemory(const LaunchMemory&) = delete;
+  LaunchMemory& operator=(const LaunchMemory&) = delete;
 
   // The bytes from `address` to the end of its page. nullptr: they are not mapped, or (writing)
   // there is no memory for a copy (see out_of_memory).
@@ -38,11 +82,13 @@ class LaunchMemory {
     return entry.write + address % kPage;
   }
 
-  // Makes everything visible. Returns an address that could not be written, if there was one.
-  AddressSpace::Fault Commit();
+  // Makes everything visible that `parts` of the same pages have written, as if one part had been
+  // executed after the other: where two have changed a byte, the later one's is left. Returns an
+  // address that could not be written, if there was one.
+  static AddressSpace::Fault Commit(absl::Span<LaunchMemory* const> parts);
 
   bool out_of_memory() const { return out_of_memory_; }
-  uint64_t written_bytes() const { return written_pages_ * kPage; }
+  uint64_t written_bytes() const { return order_.size() * kPage; }
 
  private:
   static constexpr uint64_t kEntries = 1024;
@@ -52,21 +98,18 @@ class LaunchMemory {
     uint8_t* write;
   };
   struct Copy {
-    std::unique_ptr<uint8_t[]> bytes;
+    PagePool::Page bytes;
     // What was there, of memory that others may write meanwhile: only what differs is written back.
-    std::unique_ptr<uint8_t[]> before;
+    PagePool::Page before;
     bool written = false;
   };
 
-  void Forget();
   bool Find(uint64_t page, Entry& entry);
   bool Own(uint64_t page, Entry& entry);
   Copy* MakeCopy(uint64_t page);
+  static AddressSpace::Fault CommitTogether(absl::Span<LaunchMemory* const> parts, uint64_t page);
 
-  AddressSpace& space_;
-  const uint64_t most_bytes_;
-  uint64_t copied_bytes_ = 0;
-  uint64_t written_pages_ = 0;
+  LaunchPages& pages_;
   bool out_of_memory_ = false;
   absl::flat_hash_map<uint64_t, Copy> copies_;
   std::vector<uint64_t> order_;  // of the first writes

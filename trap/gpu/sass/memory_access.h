@@ -142,6 +142,10 @@ inline Space SpaceOf(const Warp& warp, uint64_t address, uint32_t* inside) {
   }
   return Space::kGlobal;
 }
+inline bool IsGlobal(const Warp& warp, uint64_t address) {
+  uint32_t inside;
+  return SpaceOf(warp, address, &inside) == Space::kGlobal;
+}
 template <bool write>
 inline uint8_t* GenericAt(Warp& warp, int lane, uint64_t address, int bytes) {
   uint32_t inside = 0;

@@ -31,6 +31,21 @@ int RegistersOf(const Word& word) {
   return std::min(most + kWidest, kNoRegister);
 }
 
+// More than the highest number of a convergence register in it.
+int ConvergenceRegistersOf(const Instruction& instruction) {
+  switch (instruction.flow) {
+    case Flow::kSetConvergence:
+    case Flow::kConverge:
+    case Flow::kBreak:
+      return static_cast<int>(instruction.Bits(16, 4)) + 1;
+    default:
+      break;
+  }
+  // BMOV has its number elsewhere.
+  const int operation = instruction.word.operation();
+  return operation == 0x155 || operation == 0x156 ? 16 : 0;
+}
+
 // Ends a warp that comes here: what is not understood cannot be gone on from.
 void Refuse(Warp& warp, const Instruction&) {
   warp.Fail(Stop::Reason::kRefused, 0, "an instruction that is not known");
@@ -49,6 +64,8 @@ Program::Program(absl::Span<const uint8_t> code, Architecture architecture)
     understood_.push_back(decoded.encoding != nullptr);
     if (decoded.encoding != nullptr) {
       registers_ = std::max(registers_, RegistersOf(decoded.instruction.word));
+      convergence_registers_ =
+          std::max(convergence_registers_, ConvergenceRegistersOf(decoded.instruction));
     }
     if (decoded.encoding == nullptr) {
       const Word word = decoded.instruction.word;

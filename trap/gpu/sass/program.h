@@ -2,6 +2,7 @@
 #ifndef PHANTORA_TRAP_GPU_SASS_PROGRAM_H_
 #define PHANTORA_TRAP_GPU_SASS_PROGRAM_H_
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -26,13 +27,20 @@ class Program {
   const char* Refusal(uint32_t index) const;
   // More than the highest number of a register that the program can name, however wide.
   int registers() const { return registers_; }
+  // The same of registers in which threads note whom to converge with (BSSY).
+  int convergence_registers() const { return convergence_registers_; }
+
+  // Whether blocks of a launch of it have seen each other. From any thread.
+  bool needs_order() const { return needs_order_.load(std::memory_order_relaxed); }
+  void NeedsOrder() const { needs_order_.store(true, std::memory_order_relaxed); }
 
  private:
   const Architecture architecture_;
   const std::vector<uint8_t> code_;
   std::vector<Instruction> instructions_;
   std::vector<bool> understood_;
-  int registers_ = 0;
+  int registers_ = 0, convergence_registers_ = 0;
+  mutable std::atomic<bool> needs_order_ = false;
 };
 
 // Not thread-safe.

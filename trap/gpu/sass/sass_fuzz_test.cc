@@ -138,7 +138,7 @@ TEST(SassFuzzTest, AnyCodeEnds) {
                               static_cast<uint32_t>(maker.Below(64))};
     ASSERT_FALSE(space.Write(kAt + uint64_t{at} * 64, map, sizeof map));
   }
-  Executor executor;
+  Executor executor(2);
   std::vector<uint8_t> bank(4096);
   for (size_t i = 0; i < bank.size(); ++i) bank[i] = static_cast<uint8_t>(i * 7);
   uint64_t accepted = 0, words = 0, done = 0;

@@ -20,6 +20,13 @@ void ClusterState::EndPhaseIfComplete() {
   ++phase;
 }
 
+// Rows beyond a program's registers are zeros for good: no result goes there but to kDiscard, which
+// nobody reads.
+Warp::Warp() {
+  std::memset(registers, 0, sizeof registers);
+  std::memset(convergence, 0, sizeof convergence);
+}
+
 void Warp::Start(LaunchState& launch_state, BlockState& block_state, uint32_t index) {
   launch = &launch_state;
   block = &block_state;
@@ -32,13 +39,13 @@ void Warp::Start(LaunchState& launch_state, BlockState& block_state, uint32_t in
   active = running = pc = 0;
   const auto rows = static_cast<size_t>(std::clamp(launch->registers, 0, kNoRegister));
   std::memset(registers, 0, rows * sizeof registers[0]);
-  std::memset(registers[kNoRegister], 0, (kRows - kNoRegister) * sizeof registers[0]);
   std::memset(predicates, 0, sizeof predicates);
   predicates[kTrue] = kAllLanes;
   std::memset(uniform, 0, sizeof uniform);
   std::fill(std::begin(uniform_predicates), std::end(uniform_predicates), false);
   uniform_predicates[kTrue] = true;
-  std::memset(convergence, 0, sizeof convergence);
+  std::memset(convergence, 0,
+              static_cast<size_t>(launch->convergence_registers) * sizeof convergence[0]);
   paths.clear();
   paths.push_back({.pc = 0, .threads = valid});
   cluster_phase = group_phase = 0;
@@ -48,8 +55,6 @@ void Warp::Start(LaunchState& launch_state, BlockState& block_state, uint32_t in
   barrier_result = false;
   stop = {};
   std::fill(local_.begin(), local_.end(), 0);
-  row_of_ = 0;
-  std::memset(row_, 0, sizeof row_);
 }
 
 void Warp::End() {
@@ -63,7 +68,7 @@ bool Warp::GrowLocal(uint32_t bytes) {
   if (bytes > kMostLocal) return false;
   const uint32_t size = std::max(std::bit_ceil(bytes), kLeastLocal);
   const uint64_t more = uint64_t{kLanes} * (size - local_bytes_);
-  if (launch->local_bytes + more > kMostLocalOfLaunch) {
+  if (launch->local_bytes + more > launch->most_local) {
     Fail(Stop::Reason::kNoMemory);
     return false;
   }

@@ -35,6 +35,7 @@ struct Stop {
     kTooLong,      // more instructions than the launch may take
     kNoMemory,     // of this machine
     kInterrupted,  // the run is to end
+    kOrder,        // only in order with the blocks before it, see LaunchState::is_part
   };
   Reason reason = Reason::kNone;
   uint64_t address = 0;      // of the access
@@ -53,6 +54,7 @@ struct LaunchState {
   Dims grid, block, cluster;
   std::array<const uint8_t*, kConstantBanks> constants{};  // kConstantBytes + 16 each
   int registers = kNoRegister;                             // that a thread may name
+  int convergence_registers = 16;                          // likewise
   uint32_t shared_bytes = 0;                               // of a block
   uint64_t shared_window = 0;                              // of generic addresses, 16 MiB each
   uint64_t local_window = 0;
@@ -62,9 +64,11 @@ struct LaunchState {
   uint64_t began = 0;         // ns, what the GPU's timer said
   uint64_t thread_instructions = 0;
   uint64_t local_bytes = 0;  // of all warps under way, of this machine's memory
-  uint64_t events = 0;       // that somebody who looks again may see
+  uint64_t most_local = uint64_t{1} << 30;
+  uint64_t events = 0;     // that somebody who looks again may see
+  bool is_part = false;    // other blocks may run at the same time, unseen
+  bool met_order = false;  // a block did what only makes sense in order with others
 };
-inline constexpr uint64_t kMostLocalOfLaunch = uint64_t{1} << 30;
 inline constexpr uint32_t kWindowBytes = 1 << 24;
 // Of a thread's local memory, which its stack takes from the upper end of its window.
 inline constexpr uint32_t kMostLocal = 1 << 19;
@@ -151,6 +155,7 @@ class Warp {
   bool barrier_result = false;
   Stop stop;
 
+  Warp();
   // Begins anew as the threads from `first_thread` on, as many as `lanes` says.
   void Start(LaunchState& launch_state, BlockState& block_state, uint32_t index);
 
@@ -159,6 +164,11 @@ class Warp {
 
   void Fail(Stop::Reason reason, uint64_t address = 0, const char* what = "") {
     if (stop.reason == Stop::Reason::kNone) stop = {reason, address, pc, what};
+  }
+  // An instruction by which blocks can see each other, or the clock of them all.
+  void MeetOrder() {
+    launch->met_order = true;
+    if (launch->is_part) Fail(Stop::Reason::kOrder);
   }
   bool failed() const { return stop.reason != Stop::Reason::kNone; }
 

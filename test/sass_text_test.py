@@ -77,7 +77,7 @@ def parts(text):
         operands = []  # what is waited for, or which lines: nothing that is carried out
     elif name.startswith("LEPC"):
         operands = operands[:1]
-    elif name.startswith("IMMA"):
+    elif name.startswith(("IMMA", "BMMA")):
         operands = [re.sub(r"\.(ROW|COL)", "", operand) for operand in operands]
     elif name.startswith("IMAD") and not name.startswith(("IMAD.WIDE", "IMAD.HI")):
         name = re.sub(r"\.(MOV|IADD|SHL|U32)", "", name)  # the same operation by another name

@@ -16,7 +16,8 @@ namespace {
 // Less of this machine's memory is not worth a line.
 constexpr uint64_t kMuchMemory = uint64_t{1} << 30;
 // Lines of kernels and of NCCL's operations, in short and at length.
-constexpr size_t kFewKernels = 3, kManyKernels = 10, kFewRefusals = 3, kFewOperations = 4, kManyOperations = 20;
+constexpr size_t kFewKernels = 3, kManyKernels = 10, kFewRefusals = 3, kFewOperations = 4,
+                 kManyOperations = 20;
 
 // What was written; without a path, nothing was to be said of it.
 void Tell(const absl::Status& written, const std::string& path) {
@@ -157,9 +158,9 @@ std::string SessionReport::ExecutedKernels() const {
                                            "that needs: AVX2, FMA, F16C, BMI2)";
   }
   const KernelExecution::Counters& counters = execution->counters();
-  std::string text = absl::StrFormat("%d kernels were executed (%.3g instructions of threads)",
-                                     counters.executed,
-                                     static_cast<double>(counters.thread_instructions));
+  std::string text =
+      absl::StrFormat("%d kernels were executed (%.3g instructions of threads)", counters.executed,
+                      static_cast<double>(counters.thread_instructions));
   if (counters.skipped() == 0) return text;
   absl::StrAppend(&text, ", ", counters.skipped(), " were not, whose results are old bytes:");
   const std::pair<uint64_t, const char*> reasons[] = {
@@ -172,6 +173,10 @@ std::string SessionReport::ExecutedKernels() const {
     if (count == 0) continue;
     absl::StrAppend(&text, separator, count, " ", reason);
     separator = ", ";
+  }
+  if (counters.doubtful_reads > 0) {
+    absl::StrAppendFormat(&text, "; %d copies of %d bytes to hosts came after such",
+                          counters.doubtful_reads, counters.doubtful_bytes);
   }
   return text;
 }

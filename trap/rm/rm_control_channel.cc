@@ -56,14 +56,17 @@ uint32_t Schedule(ControlCall& call) {
   return NV_OK;
 }
 
-// libcuda asks what killed a channel: without an SM exception, an MMU fault makes it
-// report an illegal address.
+// libcuda asks what killed a channel: a multiprocessor's exception, or an MMU fault, which makes it
+// report an illegal address. Which multiprocessor it was nobody knows: the first one.
 uint32_t SmErrorStates(ControlCall& call,
                        NV83DE_CTRL_DEBUG_READ_ALL_SM_ERROR_STATES_PARAMS& params) {
   RmObject* target = call.client.Find(params.hTargetChannel);
   auto channel = target == nullptr ? nullptr : target->As<ChannelResource>();
   if (channel == nullptr) return NV_ERR_INVALID_OBJECT_HANDLE;
   std::memset(params.smErrorStateArray, 0, sizeof params.smErrorStateArray);
+  if (params.startingSM == 0) {
+    params.smErrorStateArray[0].hwwWarpEsr = channel->channel->warp_error();
+  }
   const bool mmu_fault = channel->channel->failure() == kMmuFault;
   params.mmuFaultInfo = mmu_fault;
   params.mmuFault.valid = mmu_fault;
@@ -97,8 +100,8 @@ constexpr ControlRow kRows[] = {
     // Of the context (class 0x90): promotions that need nothing here.
     AcceptedControl<NV0090_CTRL_PROGRAM_VIDMEM_PROMOTE_PARAMS>(
         NV0090_CTRL_CMD_PROGRAM_VIDMEM_PROMOTE, "there is no cache to promote reads into"),
-    AcceptedOfSize(NV83DE_CTRL_CMD_DEBUG_CLEAR_ALL_SM_ERROR_STATES, 16,
-                   "multiprocessors keep no error states"),
+    AcceptedControl<NV83DE_CTRL_DEBUG_CLEAR_ALL_SM_ERROR_STATES_PARAMS>(
+        NV83DE_CTRL_CMD_DEBUG_CLEAR_ALL_SM_ERROR_STATES, "multiprocessors keep no error states"),
 };
 
 }  // namespace

@@ -61,10 +61,11 @@ void Channel::PublishToken(uint32_t index) {
   WriteNotification(index, config_.id, kNotificationDone, 0);
 }
 
-void Channel::Fail(uint32_t code, GpuServices& services) {
+void Channel::Fail(uint32_t code, uint32_t warp_error, GpuServices& services) {
   if (dead_) return;
   dead_ = true;
   failure_ = code;
+  warp_error_ = warp_error;
   ++services.failures;
   // Work under way is given up, which makes room for others.
   for (Bound& bound : subchannels_) bound.object.reset();
@@ -158,7 +159,7 @@ Channel::State Channel::Run(ExecutionContext& context, bool& worked) {
             LogWarning("more channels fail; they are counted, not logged");
           }
         }
-        Fail(fault.code, services);
+        Fail(fault.code, fault.warp_error, services);
         return State::kDead;
       }
     }

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_format.h"
 #include "trap/gpu/front/gpu_semaphore.h"
+#include "trap/gpu/front/kernel_execution.h"
 #include "trap/gpu/timeline/order_observer.h"
 
 namespace phantora {
@@ -152,6 +153,9 @@ void CopyObject::Start(ExecutionContext& context, uint64_t bytes, bool reads_sou
   bytes_ = bytes;
   bool fills_host = false;
   kind_ = KindOf(context, reads_source, &fills_host);
+  if (kind_ == CopyKind::kDeviceToHost && context.services.execution != nullptr) {
+    context.services.execution->ReadByHost(context, bytes);
+  }
   const Price price =
       context.services.pricer->Copy(bytes, fills_host ? CopyKind::kDeviceToHost : kind_);
   source_ = price.source;

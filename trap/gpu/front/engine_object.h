@@ -29,10 +29,16 @@ struct ChannelFault {
   uint32_t code;
   uint64_t address;
   const char* what;
+  // What a multiprocessor says a warp did (kGrException only): the code in its HWW_WARP_ESR, 0 for
+  // none.
+  uint32_t warp_error = 0;
 };
+// Codes of HWW_WARP_ESR: the bits of its report mask (nvgpu, hw_gr_gv11b.h), by number.
+inline constexpr uint32_t kWarpMisalignedAddress = 0xf, kWarpOutOfRangeAddress = 0xe;
 
 // ROBUST_CHANNEL_* codes that the front end raises.
 inline constexpr uint32_t kGrClassError = 69;
+inline constexpr uint32_t kGrException = 13;  // of a multiprocessor
 inline constexpr uint32_t kMmuFault = 31;
 inline constexpr uint32_t kPbdmaError = 32;
 
@@ -64,8 +70,8 @@ struct ExecutionContext {
 
   AddressSpace& memory() { return gpu_context->memory; }
 
-  Progress Fail(uint32_t code, uint64_t address, const char* what) {
-    fault = ChannelFault{code, address, what};
+  Progress Fail(uint32_t code, uint64_t address, const char* what, uint32_t warp_error = 0) {
+    fault = ChannelFault{code, address, what, warp_error};
     return Progress::kFault;
   }
   // kDone, or a fault if the access touched unmapped memory.

@@ -75,9 +75,9 @@ void GpuScheduler::Activate(const std::shared_ptr<Channel>& channel) {
   active_[channel->config().process].push_back(channel);
 }
 
-void GpuScheduler::FailGroup(uint64_t group, uint32_t code) {
+void GpuScheduler::FailGroup(uint64_t group, uint32_t code, uint32_t warp_error) {
   for (const auto& [key, channel] : all_) {
-    if (channel->config().group == group) channel->Fail(code, *services_);
+    if (channel->config().group == group) channel->Fail(code, warp_error, *services_);
   }
 }
 
@@ -124,7 +124,7 @@ void GpuScheduler::RunProcess(std::deque<std::shared_ptr<Channel>>& queue, int64
     const Channel::State state = channel->Step(*services_, worked, budget);
     if (state == Channel::State::kDead) {
       // Recovery resets the whole group, for the reason that the one had.
-      FailGroup(channel->config().group, channel->failure());
+      FailGroup(channel->config().group, channel->failure(), channel->warp_error());
       services_->interrupts->ChannelError(channel->config().gpu, channel->config().process);
     }
     if (state == Channel::State::kIdle || state == Channel::State::kDead) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "trap/log.h"
 
 namespace phantora {
@@ -14,8 +15,16 @@ constexpr size_t kMostRefusals = 1 << 12;
 
 sass::Dims DimsOf(const Qmd::Dims& dims) { return {dims.x, dims.y, dims.z}; }
 
-// Errors that end a context, as a GPU raises them.
-constexpr uint32_t kGrException = 13;
+uint32_t WarpErrorOf(sass::Stop::Reason reason) {
+  switch (reason) {
+    case sass::Stop::Reason::kMisaligned:
+      return kWarpMisalignedAddress;
+    case sass::Stop::Reason::kOutOfRange:
+      return kWarpOutOfRangeAddress;
+    default:
+      return 0;
+  }
+}
 
 }  // namespace
 
@@ -130,7 +139,8 @@ Progress KernelExecution::Finish(ExecutionContext& context, const Launch& launch
       if (outcome.stop.reason == Reason::kUnmapped) {
         return context.Fail(kMmuFault, outcome.stop.address, "a kernel's access");
       }
-      return context.Fail(kGrException, launch.qmd.program, "a kernel failed");
+      return context.Fail(kGrException, launch.qmd.program, "a kernel failed",
+                          WarpErrorOf(outcome.stop.reason));
     default:
       Skip(process, counters_.refused, launch, sass::Describe(outcome, program));
       return Progress::kDone;
@@ -164,6 +174,21 @@ void KernelExecution::ProcessDied(pid_t process) {
                          was.skipped, " were not, the first of them ", was.first));
   }
   processes_.erase(found);
+}
+
+void KernelExecution::ReadByHost(ExecutionContext& context, uint64_t bytes) {
+  const auto found = processes_.find(context.process);
+  if (found == processes_.end() || found->second.skipped == 0 || bytes == 0) return;
+  const Process& process = found->second;
+  if (counters_.doubtful_reads++ == 0) {
+    LogWarning(absl::StrFormat(
+        "what programs read from their GPUs may mean nothing from here on: process %d reads %d "
+        "bytes at %.6f s, after %d kernels that were not executed, the first of them %s "
+        "(--execute all executes them all, however long it takes)",
+        context.process, bytes, static_cast<double>(context.time.Now().nanoseconds()) * 1e-9,
+        process.skipped, process.first));
+  }
+  counters_.doubtful_bytes += bytes;
 }
 
 void KernelExecution::NotExecuted(pid_t process, const std::string& title, const std::string& why) {

@@ -71,12 +71,18 @@ class KernelExecution {
   // Counts a launch that somebody else could not carry out.
   void NotExecuted(pid_t process, const std::string& title, const std::string& why);
 
+  // Bytes of a GPU's memory go to the host's: what the program does next may depend on them. The
+  // first that come after a launch of the same process that was not executed are worth a warning.
+  void ReadByHost(ExecutionContext& context, uint64_t bytes);
+
   struct Counters {
     uint64_t executed = 0, thread_instructions = 0;
     uint64_t too_long = 0;     // over the budget of a launch
     uint64_t over_budget = 0;  // over that of the process
     uint64_t refused = 0;      // not understood, or of a kind that is not executed
     uint64_t failed = 0;  // would have failed, of inputs that skipped launches should have made
+    uint64_t doubtful_reads = 0;  // copies to the host of which ReadByHost warns
+    uint64_t doubtful_bytes = 0;
     uint64_t skipped() const { return too_long + over_budget + refused + failed; }
   };
   const Counters& counters() const { return counters_; }

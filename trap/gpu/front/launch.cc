@@ -92,15 +92,14 @@ Progress QmdQueue::StartKernel(ExecutionContext& context, uint64_t address, Runn
 Progress QmdQueue::Execute(ExecutionContext& context, const Running& running) {
   const KnownKernel& known = *running.known;
   if (context.services.execution != nullptr) {
-    return context.services.execution->Run(context, {.qmd = running.qmd,
-                                                     .shared_window = windows_.shared,
-                                                     .local_window = windows_.local,
-                                                     .fingerprint = running.fingerprint,
-                                                     .code_bytes = known.code_bytes,
-                                                     .title = known.title,
-                                                     .by_rule = [&] {
-                                                       return CarryOutSmall(context, running);
-                                                     }});
+    return context.services.execution->Run(
+        context, {.qmd = running.qmd,
+                  .shared_window = windows_.shared,
+                  .local_window = windows_.local,
+                  .fingerprint = running.fingerprint,
+                  .code_bytes = known.code_bytes,
+                  .title = known.title,
+                  .by_rule = [&] { return CarryOutSmall(context, running); }});
   }
   CarryOutSmall(context, running);
   return Progress::kDone;

@@ -195,6 +195,8 @@ Operand ReadOperand(Reader& reader) {
       operand.part = true;
     } else if (reader.Take('H')) {
       operand.upper = true;
+    } else if (reader.Take('n')) {
+      operand.conjugate = true;
     } else if (reader.Take('x')) {
       operand.scaled = true;
     } else if (reader.Take('&')) {

@@ -90,6 +90,7 @@ struct Operand {
   uint8_t registers = 1;     // '*<n>': how many in a row
   bool part = false;         // 'y': a byte or half of the register, by 60
   bool upper = false;        // 'H': of halves, the upper one, see UpperBit()
+  bool conjugate = false;    // 'n': of two halves, exchanged, one negated
   bool scaled = false;       // 'x': an address with a factor at 78
   char address = 0;          // of kAddress, see decoder.cc
   uint32_t value = 0;        // of kExactly

@@ -61,6 +61,8 @@ std::vector<EncodingRow> IntegerRows() {
        Immediate::kInteger, Flow::kPlain, 90, 90},
       {0x048, "1456", "VIMNMX", kSignedAt72, "d a b =81+6:63 p87/90", Always<&MinMaxInteger>,
        Immediate::kInteger, Flow::kPlain, 90, 90},
+      {0x048, "1456", "VIMNMX", "72+2=?,?,.U16x2,.S16x2", "d P81 P84 a b p87/90 =87+4:15",
+       Always<&MinMaxAndWhich>, Immediate::kInteger, Flow::kPlain, 90, 90},
       {0x039, "1", "I2IP", "76+2=.U8,.S8,?,.S16 '.S32.SAT", "d a b c", Always<&PackSaturated>},
       {0x039, "1", "I2IP", "76+2=.U8,.S8,.U16,.S16 '.S32.SAT", "d a b c =74+1:1",
        Always<&PackSaturated>, Immediate::kInteger, Flow::kPlain, 90, 90},

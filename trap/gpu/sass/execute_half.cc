@@ -113,6 +113,19 @@ void FusedMultiplyAddHalves(Warp& warp, const Instruction& i) {
   Fetch(warp, i, i.c, c);
   OfHalves(warp, i, a, b, c, &MultiplyAdd);
 }
+void ConjugateMultiplyAddHalves(Warp& warp, const Instruction& i) {
+  Halves a, b, c;
+  Fetch(warp, i, i.a, a);
+  Fetch(warp, i, i.b, b);
+  Fetch(warp, i, i.c, c);
+  // .H0_NH1: the lower half above, and the upper one, negated, below.
+  for (int lane = 0; lane < kLanes; ++lane) {
+    const float upper = b.high[lane];
+    b.high[lane] = b.low[lane];
+    b.low[lane] = -upper;
+  }
+  OfHalves(warp, i, a, b, c, &MultiplyAdd);
+}
 
 namespace {
 

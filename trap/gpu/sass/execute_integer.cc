@@ -385,6 +385,24 @@ void MinMaxInteger(Warp& warp, const Instruction& i) {
   });
 }
 
+// The greater ones of two pairs of halves, and for the lower and the upper ones whether it is a's.
+void MinMaxAndWhich(Warp& warp, const Instruction& i) {
+  const uint32_t* const a = warp.registers[i.a.index];
+  const MinMaxKind kind(i);
+  With<kI>(warp, i.b, [&](auto b) {
+    const auto is_first = [&](int shift) {
+      return MaskOf([&](int lane) {
+        const uint32_t x = a[lane] >> shift & 0xffff;
+        return kind.OfHalf(false, x, b[lane] >> shift) == x;
+      });
+    };
+    const uint32_t low = is_first(0), high = is_first(16);
+    Store(warp, i.destination, [&](int lane) { return kind.Of(false, a[lane], b[lane]); });
+    SetPredicate(warp, static_cast<int>(i.Bits(81, 3)), low);
+    SetPredicate(warp, static_cast<int>(i.Bits(84, 3)), high);
+  });
+}
+
 void MinMax3(Warp& warp, const Instruction& i) {
   const uint32_t* const a = warp.registers[i.a.index];
   const uint32_t minimum = PredicateAt(warp, i, 87, 90);

@@ -77,39 +77,89 @@ Handler SelectMatrixProduct(const Instruction& i) {
   }
 }
 
-// The same of bytes, in 32 bits, which wrap or end at their bounds.
-void IntegerMatrixProduct(Warp& warp, const Instruction& i) {
-  const bool wide = i.Bit(75), signed_a = i.Bit(76), signed_b = i.Bit(78), saturates = i.Bit(82);
-  const int k = wide ? 32 : 16;
-  int32_t a[kRows][32], b[32][kColumnsOfB];
-  const auto byte = [](uint32_t word, int at, bool is_signed) -> int32_t {
-    const auto value = static_cast<uint8_t>(word >> (8 * at));
-    return is_signed ? static_cast<int8_t>(value) : value;
-  };
-  const int ra = i.a.index, rb = i.b.index, rc = i.c.index;
-  for (int lane = 0; lane < kLanes; ++lane) {
-    const int group = lane / 4, inside = lane % 4;
-    for (int r = 0; r < k / 8; ++r) {
-      const uint32_t word = warp.registers[ra + (ra == kNoRegister ? 0 : r)][lane];
-      for (int at = 0; at < 4; ++at) {
-        a[group + 8 * (r % 2)][4 * inside + 16 * (r / 2) + at] = byte(word, at, signed_a);
+namespace {
+
+// Which elements lie where in products of small integers: in each register four threads that follow
+// each other have a part of one row of a, or of one column of b, of 16 bytes.
+struct IntegerShape {
+  int rows, depth, bits;  // of a; elements of a row; of an element
+  int per_register() const { return 32 / bits; }
+  int parts() const { return depth * bits / 128; }
+};
+constexpr int kMostDepth = 256;
+
+// Elements of a (`rows` of it) or b as 32-bit numbers.
+template <typename Element>
+void Fetch(const Warp& warp, int index, const IntegerShape& shape, int rows, Element element,
+           int32_t (*to)[kMostDepth]) {
+  const int halves = rows / 8, each = shape.per_register();
+  for (int part = 0; part < shape.parts(); ++part) {
+    for (int half = 0; half < halves; ++half) {
+      const uint32_t* const row =
+          warp.registers[index == kNoRegister ? kNoRegister : index + part * halves + half];
+      for (int lane = 0; lane < kLanes; ++lane) {
+        int32_t* const at = &to[lane / 4 + 8 * half][(part * 4 + lane % 4) * each];
+        for (int e = 0; e < each; ++e) at[e] = element(row[lane] >> (shape.bits * e));
       }
     }
-    for (int r = 0; r < k / 16; ++r) {
-      const uint32_t word = warp.registers[rb + (rb == kNoRegister ? 0 : r)][lane];
-      for (int at = 0; at < 4; ++at) b[4 * inside + 16 * r + at][group] = byte(word, at, signed_b);
-    }
   }
-  for (int lane = 0; lane < kLanes; ++lane) {
-    if (!Has(warp.active, lane)) continue;
-    for (int r = 0; r < 4; ++r) {
+}
+
+// c + sums of `product`s; sums wrap, or end at their bounds.
+template <typename Product>
+void AddProducts(Warp& warp, const Instruction& i, const IntegerShape& shape, bool saturates,
+                 const int32_t (*a)[kMostDepth], const int32_t (*b)[kMostDepth], Product product) {
+  for (int r = 0; r < shape.rows / 4; ++r) {
+    const uint32_t* const c =
+        warp.registers[i.c.index == kNoRegister ? kNoRegister : i.c.index + r];
+    alignas(64) uint32_t result[kLanes];
+    for (int lane = 0; lane < kLanes; ++lane) {
       const int row = lane / 4 + 8 * (r / 2), column = lane % 4 * 2 + r % 2;
-      int64_t sum = rc == kNoRegister ? 0 : static_cast<int32_t>(warp.registers[rc + r][lane]);
-      for (int at = 0; at < k; ++at) sum += int64_t{a[row][at]} * b[at][column];
+      int64_t sum = 0;
+      for (int k = 0; k < shape.depth; ++k) sum += product(a[row][k], b[column][k]);
+      sum += static_cast<int32_t>(c[lane]);
       if (saturates) sum = std::clamp<int64_t>(sum, INT32_MIN, INT32_MAX);
-      warp.registers[i.destination + r][lane] = static_cast<uint32_t>(sum);
+      result[lane] = static_cast<uint32_t>(sum);
     }
+    Store(warp, i.destination + r, [&](int lane) { return result[lane]; });
   }
+}
+
+}  // namespace
+
+// Products of integers of eight bits, or of four (bit 83).
+void IntegerMatrixProduct(Warp& warp, const Instruction& i) {
+  const bool nibbles = i.Bit(83), wide = i.Bit(75);
+  IntegerShape shape = {.rows = i.Bit(86) ? 16 : 8, .depth = 16, .bits = nibbles ? 4 : 8};
+  if (nibbles) {
+    shape.depth = i.Bits(83, 4) == 15 ? 64 : 32;
+  } else if (wide) {
+    shape.depth = 32;
+  }
+  const auto element = [&](bool is_signed) {
+    const int above = 32 - shape.bits;
+    return [is_signed, above](uint32_t word) {
+      const uint32_t up = word << above;
+      return is_signed ? static_cast<int32_t>(up) >> above : static_cast<int32_t>(up >> above);
+    };
+  };
+  int32_t a[kRows][kMostDepth], b[kColumnsOfB][kMostDepth];
+  Fetch(warp, i.a.index, shape, shape.rows, element(i.Bit(76)), a);
+  Fetch(warp, i.b.index, shape, kColumnsOfB, element(i.Bit(78)), b);
+  AddProducts(warp, i, shape, i.Bit(82), a, b, [](int32_t x, int32_t y) { return x * y; });
+}
+
+// Products of bits: how many both have (AND), or only one of them (XOR).
+void BitMatrixProduct(Warp& warp, const Instruction& i) {
+  const IntegerShape shape = {
+      .rows = i.Bits(75, 2) == 0 ? 8 : 16, .depth = i.Bit(76) ? 256 : 128, .bits = 1};
+  const auto element = [](uint32_t word) { return static_cast<int32_t>(word & 1); };
+  int32_t a[kRows][kMostDepth], b[kColumnsOfB][kMostDepth];
+  Fetch(warp, i.a.index, shape, shape.rows, element, a);
+  Fetch(warp, i.b.index, shape, kColumnsOfB, element, b);
+  const bool both = i.Bit(78);
+  AddProducts(warp, i, shape, false, a, b,
+              [both](int32_t x, int32_t y) { return both ? x & y : x ^ y; });
 }
 
 // One matrix of 8 x 8 halves in a register each, the other way round.
@@ -181,33 +231,6 @@ void WideDoubleMatrixProduct(Warp& warp, const Instruction& i) {
       bits[lane] = AsBits(sum);
     }
     StoreWide(warp, i.destination + 2 * r, bits);
-  }
-}
-
-// Of 8 x 16 and 16 x 8 bytes.
-void SmallIntegerMatrixProduct(Warp& warp, const Instruction& i) {
-  constexpr int kDepth = 16, kSide = 8;
-  const bool signed_a = i.Bit(76), signed_b = i.Bit(78), saturates = i.Bit(82);
-  int32_t a[kSide][kDepth], b[kSide][kDepth];
-  for (int lane = 0; lane < kLanes; ++lane) {
-    for (int at = 0; at < 4; ++at) {
-      const auto x = static_cast<uint8_t>(warp.registers[i.a.index][lane] >> (8 * at));
-      const auto y = static_cast<uint8_t>(warp.registers[i.b.index][lane] >> (8 * at));
-      a[lane / 4][lane % 4 * 4 + at] = signed_a ? static_cast<int8_t>(x) : x;
-      b[lane / 4][lane % 4 * 4 + at] = signed_b ? static_cast<int8_t>(y) : y;
-    }
-  }
-  const int rc = i.c.index;
-  for (int r = 0; r < 2; ++r) {
-    const uint32_t* const c = warp.registers[rc == kNoRegister ? kNoRegister : rc + r];
-    alignas(64) uint32_t result[kLanes];
-    for (int lane = 0; lane < kLanes; ++lane) {
-      int64_t sum = static_cast<int32_t>(c[lane]);
-      for (int k = 0; k < kDepth; ++k) sum += int64_t{a[lane / 4][k]} * b[lane % 4 * 2 + r][k];
-      if (saturates) sum = std::clamp<int64_t>(sum, INT32_MIN, INT32_MAX);
-      result[lane] = static_cast<uint32_t>(sum);
-    }
-    Store(warp, i.destination + r, [&](int lane) { return result[lane]; });
   }
 }
 

@@ -41,10 +41,11 @@ namespace phantora::sass {
                   HANDLER(AddDouble) HANDLER(CompareDoubles)                                       \
                       HANDLER(FusedMultiplyAddDouble) /* execute_half.cc */                        \
       HANDLER(AddHalves) HANDLER(MultiplyHalves) HANDLER(FusedMultiplyAddHalves)                   \
+      HANDLER(ConjugateMultiplyAddHalves) HANDLER(MinMaxAndWhich)                                  \
           HANDLER(CompareHalves) HANDLER(SetHalves) HANDLER(MinMaxHalves) HANDLER(PackFloats)      \
               HANDLER(RoundToTf32) HANDLER(PackBytes) HANDLER(UnpackBytes) HANDLER(FloatToByte)    \
                   SELECTOR(SelectHalfFunction) HANDLER(WideDoubleMatrixProduct)                    \
-                      HANDLER(SmallIntegerMatrixProduct) /* execute_convert.cc */                  \
+                      HANDLER(BitMatrixProduct) /* execute_convert.cc */ \
       HANDLER(FloatToFloat) HANDLER(FloatToInteger) HANDLER(IntegerToFloat)                        \
           HANDLER(IntegerToFloat32) HANDLER(RoundToIntegral)                                       \
               HANDLER(SaturateInteger) /* execute_memory.cc */                                     \

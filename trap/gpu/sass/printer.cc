@@ -47,6 +47,7 @@ class Printer {
     if (operand.upper && word_.Bit(UpperBit(word_, operand))) plain += ".H1";
     if (source.absolute) plain = absl::StrCat("|", plain, "|");
     if (operand.half) plain += Swizzle(operand, source);
+    if (operand.conjugate) plain += ".H0_NH1";
     if (!source.negate) return plain;
     const bool bits = operand.invertible || (operand.negatable && !operand.absolutable &&
                                              !operand.half && HasX() && word_.Bit(74));

@@ -288,7 +288,7 @@ void GpuTimelines::LookAtWaiters(pid_t process, Timeline& timeline, int64_t& bud
 void GpuTimelines::Failed(pid_t process, Timeline& timeline, const Channel& channel) {
   for (const auto& other : timeline.channels) {
     if (other->config().group == channel.config().group) {
-      other->Fail(channel.failure(), *services_);
+      other->Fail(channel.failure(), channel.warp_error(), *services_);
       other->TellFailure();
     }
   }

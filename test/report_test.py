@@ -178,6 +178,30 @@ class ReportTest(unittest.TestCase):
         self.assertNotIn("\x1b", self.result.stderr)
 
 
+class SkippedKernelsTest(unittest.TestCase):
+    """What a program reads after a kernel that was not executed: said at once, and once."""
+
+    WARNING = r"may mean nothing from here on: process \d+ reads \d+ bytes at .* after (\d+) kernels that were not"
+
+    def warnings(self, execute, statements):
+        result = phantora(PYTHON, "-c", "import torch; x = torch.ones(1024, 1024, device='cuda'); " + statements,
+                          options=["--host-time", "fixed", "--execute", execute])
+        self.assertEqual(result.returncode, 0, result)
+        return re.findall(self.WARNING, result.stderr), result
+
+    def test_the_first_copy_after_one_is_a_warning(self):
+        found, result = self.warnings("20000000", "print(x[0, 0].item()); y = x @ x; print(y[0, 0].item(), y[1, 1].item())")
+        self.assertEqual(found, ["1"], result.stderr)
+        self.assertRegex(result.stderr, r"; 2 copies of 8 bytes to hosts came after such")
+        self.assertTrue(result.stdout.startswith("1.0\n"), result.stdout)
+
+    def test_without_one_there_is_none(self):
+        for execute, statements in (("all", "print((x[:64, :64] @ x[:64, :64])[0, 0].item())"),
+                                    ("off", "print((x @ x)[0, 0].item())")):
+            found, result = self.warnings(execute, statements)
+            self.assertEqual(found, [], result.stderr)
+
+
 class LauncherTest(unittest.TestCase):
     def test_ranks_have_the_launcher_s_numbers(self):
         with tempfile.TemporaryDirectory() as root:

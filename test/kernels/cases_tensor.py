@@ -31,7 +31,14 @@ MMA = [
     ("s8sat_16832", (16, 8, 32), "satfinite.s32.s8.s8.s32", (4, 4, 2, 4)),
     ("s4_16864", (16, 8, 64), "s32.s4.s4.s32", (4, 4, 2, 4)),
     ("u4_16832", (16, 8, 32), "s32.u4.u4.s32", (4, 2, 1, 4)),
+    ("s4_8832", (8, 8, 32), "s32.s4.s4.s32", (2, 1, 1, 2)),
+    ("su4_8832", (8, 8, 32), "s32.s4.u4.s32", (2, 1, 1, 2)),
+    ("us4_16864", (16, 8, 64), "s32.u4.s4.s32", (4, 4, 2, 4)),
     ("b1_168256", (16, 8, 256), "b1", (4, 4, 2, 4)),
+    ("b1_168128", (16, 8, 128), "b1", (4, 2, 1, 4)),
+    ("b1_88128", (8, 8, 128), "b1", (2, 1, 1, 2)),
+    ("b1and_88128", (8, 8, 128), "b1", (2, 1, 1, 2)),
+    ("b1and_168256", (16, 8, 256), "b1", (4, 4, 2, 4)),
     ("f64_884", (8, 8, 4), "f64.f64.f64.f64", (2, 1, 1, 2)),
     ("f64_1688", (16, 8, 8), "f64.f64.f64.f64", (4, 4, 2, 4)),
     ("f64_16816", (16, 8, 16), "f64.f64.f64.f64", (4, 8, 4, 4)),
@@ -67,9 +74,9 @@ def mma_text(only90):
         f64, f32 = "f64" in types, types.startswith("f32")
         ab, cd = ("double", "d") if f64 else ("u32", "r"), ("double", "d") if f64 else ("float", "f") if f32 else ("u32", "r")
         text += f'extern "C" __global__ void mma__{name}(const {ab[0]}* a, const {ab[0]}* b, const {cd[0]}* c, {cd[0]}* d) {{ int t = threadIdx.x; {cd[0]} x[{rd}];\n'
-        op = f"mma.sync.aligned.m{m}n{n}k{k}.row.col." + ("s32.b1.b1.s32.and.popc" if types == "b1" else types)
+        op = f"mma.sync.aligned.m{m}n{n}k{k}.row.col." + types
         if types == "b1":
-            op = f"mma.sync.aligned.m{m}n{n}k{k}.row.col.s32.b1.b1.s32.xor.popc"
+            op = f"mma.sync.aligned.m{m}n{n}k{k}.row.col.s32.b1.b1.s32.{'and' if 'and' in name else 'xor'}.popc"
         if types.startswith("satfinite"):
             op = f"mma.sync.aligned.m{m}n{n}k{k}.row.col.satfinite.s32.s8.s8.s32"
         at, slots = 0, []
@@ -144,7 +151,7 @@ def mma(gpu):
             cw, d = np.ascontiguousarray(c[rows, columns]), np.zeros((32, rd), np.int32)
         module.launch(f"mma__{name}", 1, 32, aw, bw, cw, d)
         if types == "b1":
-            e = (a[:, :, None] ^ b[None]).sum(1) + c
+            e = ((a[:, :, None] & b[None]) if "and" in name else (a[:, :, None] ^ b[None])).sum(1) + c
         else:
             e = a.astype(np.float64) @ b.astype(np.float64) + c
         if "sat" in name:

@@ -58,10 +58,13 @@ uint32_t Schedule(ControlCall& call) {
 
 // libcuda asks what killed a channel: a multiprocessor's exception, or an MMU fault, which makes it
 // report an illegal address. Which multiprocessor it was nobody knows: the first one.
+std::shared_ptr<ChannelResource> TargetChannel(ControlCall& call, uint32_t handle) {
+  RmObject* target = call.client.Find(handle);
+  return target == nullptr ? nullptr : target->As<ChannelResource>();
+}
 uint32_t SmErrorStates(ControlCall& call,
                        NV83DE_CTRL_DEBUG_READ_ALL_SM_ERROR_STATES_PARAMS& params) {
-  RmObject* target = call.client.Find(params.hTargetChannel);
-  auto channel = target == nullptr ? nullptr : target->As<ChannelResource>();
+  const auto channel = TargetChannel(call, params.hTargetChannel);
   if (channel == nullptr) return NV_ERR_INVALID_OBJECT_HANDLE;
   std::memset(params.smErrorStateArray, 0, sizeof params.smErrorStateArray);
   if (params.startingSM == 0) {
@@ -71,6 +74,14 @@ uint32_t SmErrorStates(ControlCall& call,
   params.mmuFaultInfo = mmu_fault;
   params.mmuFault.valid = mmu_fault;
   params.mmuFault.faultInfo = mmu_fault;
+  return NV_OK;
+}
+
+uint32_t ClearSmErrorStates(ControlCall& call,
+                            NV83DE_CTRL_DEBUG_CLEAR_ALL_SM_ERROR_STATES_PARAMS& params) {
+  const auto channel = TargetChannel(call, params.hTargetChannel);
+  if (channel == nullptr) return NV_ERR_INVALID_OBJECT_HANDLE;
+  channel->channel->ClearWarpError();
   return NV_OK;
 }
 
@@ -97,11 +108,10 @@ constexpr ControlRow kRows[] = {
     AcceptedControl<NV83DE_CTRL_DEBUG_SET_EXCEPTION_MASK_PARAMS>(
         NV83DE_CTRL_CMD_DEBUG_SET_EXCEPTION_MASK, "no exception is raised by computing"),
     Control<SmErrorStates>(NV83DE_CTRL_CMD_DEBUG_READ_ALL_SM_ERROR_STATES),
+    Control<ClearSmErrorStates>(NV83DE_CTRL_CMD_DEBUG_CLEAR_ALL_SM_ERROR_STATES),
     // Of the context (class 0x90): promotions that need nothing here.
     AcceptedControl<NV0090_CTRL_PROGRAM_VIDMEM_PROMOTE_PARAMS>(
         NV0090_CTRL_CMD_PROGRAM_VIDMEM_PROMOTE, "there is no cache to promote reads into"),
-    AcceptedControl<NV83DE_CTRL_DEBUG_CLEAR_ALL_SM_ERROR_STATES_PARAMS>(
-        NV83DE_CTRL_CMD_DEBUG_CLEAR_ALL_SM_ERROR_STATES, "multiprocessors keep no error states"),
 };
 
 }  // namespace

@@ -105,7 +105,9 @@ class Channel : private MethodSink {
   const Config& config() const { return config_; }
   // The ROBUST_CHANNEL_* code that the channel died of; 0 while it lives.
   uint32_t failure() const { return failure_; }
+  // What a multiprocessor says of it (see ChannelFault), until somebody has that forgotten.
   uint32_t warp_error() const { return warp_error_; }
+  void ClearWarpError() { warp_error_ = 0; }
   // Has whoever runs it dealt with the failure?
   bool failure_told() const { return failure_told_; }
   void TellFailure() { failure_told_ = true; }

@@ -183,8 +183,8 @@ void KernelExecution::ReadByHost(ExecutionContext& context, uint64_t bytes) {
   if (counters_.doubtful_reads++ == 0) {
     LogWarning(absl::StrFormat(
         "what programs read from their GPUs may mean nothing from here on: process %d reads %d "
-        "bytes at %.6f s, after %d kernels that were not executed, the first of them %s "
-        "(--execute all executes them all, however long it takes)",
+        "bytes at %.6f s, after %d kernels that were not executed, the first of them %s (--execute "
+        "all leaves none out for its length; see docs/LIMITATIONS.md)",
         context.process, bytes, static_cast<double>(context.time.Now().nanoseconds()) * 1e-9,
         process.skipped, process.first));
   }

@@ -57,7 +57,7 @@ std::vector<EncodingRow> FloatRows() {
       {0x031, "1234567", "HFMA2", "85=.BF16_V2 80=.FTZ 79=?,.RELU 77=.SAT",
        "d a-|h b-|h c-|h =87+3:7", Always<&FusedMultiplyAddHalves>, kH},
       // Of complex numbers.
-      {0x031, "1", "HFMA2", "85=.BF16_V2 80=.FTZ 77=.SAT", "d a-|h b-|n c-|h =60+2:0 =86+4:1",
+      {0x031, "1", "HFMA2", "85=.BF16_V2 80=.FTZ 77=.SAT", "d a-|h bn c-|h =60+4:0 =86+4:1",
        Always<&ConjugateMultiplyAddHalves>, kH, Flow::kPlain, 90, 90},
       {0x032, "1456", "HMUL2", "85=.BF16_V2 80=.FTZ 77=.SAT", "d a-|h b-|h",
        Always<&MultiplyHalves>, kH},

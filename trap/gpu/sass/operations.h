@@ -19,7 +19,8 @@ namespace phantora::sass {
   SELECTOR(SelectShift)                                                                            \
   SELECTOR(SelectMultiplyAdd)                                                                      \
   SELECTOR(SelectMultiplyAddWide) SELECTOR(SelectLoadEffectiveAddress) HANDLER(Select)             \
-      HANDLER(MinMaxInteger) HANDLER(MinMax3) HANDLER(AddIntegers) HANDLER(AddMinMax)              \
+      HANDLER(MinMaxInteger) HANDLER(MinMaxAndWhich) HANDLER(MinMax3)                              \
+          HANDLER(AddIntegers) HANDLER(AddMinMax)                                                  \
           HANDLER(AbsoluteInteger) HANDLER(PermuteBytes) HANDLER(SignExtend) HANDLER(BitMask)      \
               HANDLER(DotProduct4) HANDLER(DotProduct2) HANDLER(AbsoluteDifference)                \
                   HANDLER(AbsoluteDifference4) HANDLER(PackSaturated) HANDLER(MultiplyAddHigh)     \
@@ -41,11 +42,11 @@ namespace phantora::sass {
                   HANDLER(AddDouble) HANDLER(CompareDoubles)                                       \
                       HANDLER(FusedMultiplyAddDouble) /* execute_half.cc */                        \
       HANDLER(AddHalves) HANDLER(MultiplyHalves) HANDLER(FusedMultiplyAddHalves)                   \
-      HANDLER(ConjugateMultiplyAddHalves) HANDLER(MinMaxAndWhich)                                  \
+      HANDLER(ConjugateMultiplyAddHalves)                                                          \
           HANDLER(CompareHalves) HANDLER(SetHalves) HANDLER(MinMaxHalves) HANDLER(PackFloats)      \
               HANDLER(RoundToTf32) HANDLER(PackBytes) HANDLER(UnpackBytes) HANDLER(FloatToByte)    \
                   SELECTOR(SelectHalfFunction) HANDLER(WideDoubleMatrixProduct)                    \
-                      HANDLER(BitMatrixProduct) /* execute_convert.cc */ \
+                      /* execute_convert.cc */                                                     \
       HANDLER(FloatToFloat) HANDLER(FloatToInteger) HANDLER(IntegerToFloat)                        \
           HANDLER(IntegerToFloat32) HANDLER(RoundToIntegral)                                       \
               HANDLER(SaturateInteger) /* execute_memory.cc */                                     \
@@ -61,7 +62,8 @@ namespace phantora::sass {
               HANDLER(RegisterToUniform) HANDLER(ReduceWarp) HANDLER(ReadConvergence)              \
                   HANDLER(WriteConvergence) HANDLER(ReadBarrierResult)                             \
                       HANDLER(LoadProgramCounter) /* execute_tensor.cc */                          \
-      SELECTOR(SelectMatrixProduct) HANDLER(IntegerMatrixProduct) HANDLER(TransposeMatrix)         \
+      SELECTOR(SelectMatrixProduct) HANDLER(IntegerMatrixProduct) HANDLER(BitMatrixProduct)        \
+          HANDLER(TransposeMatrix)                                                                 \
           HANDLER(DoubleMatrixProduct) HANDLER(LoadMatrix)                                         \
               HANDLER(StoreMatrix)                            /* execute_warpgroup.cc */           \
       SELECTOR(SelectWarpgroupProduct) HANDLER(MeetWarpgroup) /* execute_cluster.cc */             \

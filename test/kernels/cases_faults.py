@@ -1,5 +1,10 @@
 """What fails, and what a program prints: each in a process of its own."""
 
+import ctypes
+import os
+import re
+import tempfile
+
 import numpy as np
 
 from gpu import CudaError
@@ -72,16 +77,49 @@ def fault_trap(gpu):
     gpu.compile(TEXT, "faults").launch("faults__trap", 1, 32, np.zeros(4, np.int32))
 
 
+def printed(action):
+    """What `action` writes to this process's output, libcuda included, and the error that it ends in."""
+    failure = None
+    with tempfile.TemporaryFile() as file:
+        before = [os.dup(number) for number in (1, 2)]
+        for number in (1, 2):
+            os.dup2(file.fileno(), number)
+        try:
+            action()
+        except CudaError as error:
+            failure = error
+        finally:
+            ctypes.CDLL(None).fflush(None)
+            for number in (1, 2):
+                os.dup2(before[number - 1], number)
+                os.close(before[number - 1])
+        file.seek(0)
+        return file.read().decode(), failure
+
+
+@case
+def fault_assert_text(gpu):
+    """libcuda prints what the driver's own code in the kernel has written, and an error follows."""
+    text, failure = printed(lambda: gpu.compile(TEXT, "faults").launch("faults__assert", 2, 32, np.zeros(32, np.int32)))
+    check("an error", np.array(failure is not None), np.array(True))
+    for thread in (0, 31):
+        line = rf"faults\.cu:\d+: faults__assert: block: \[0,0,0\], thread: \[{thread},0,0\] Assertion `p\[0\] == 7 && \"seven\"` failed\."
+        check(f"thread {thread}", np.array(len(re.findall(line, text))), np.array(1))
+
+
 @case(result="CUDA_ERROR_ASSERT")
 def fault_assert(gpu):
-    gpu.compile(TEXT, "faults").launch("faults__assert", 1, 32, np.zeros(32, np.int32))
+    printed(lambda: gpu.compile(TEXT, "faults").launch("faults__assert", 1, 32, np.zeros(32, np.int32)))
+    gpu.synchronize()
 
 
 @case
 def fault_printf(gpu):
     out = np.full(32, 9, np.int32)
-    gpu.compile(TEXT, "faults").launch("faults__printf", 1, 32, out)
+    text, _ = printed(lambda: gpu.compile(TEXT, "faults").launch("faults__printf", 1, 32, out))
     check("printf", out, np.arange(32))
+    lines = [f"thread {thread} of block: 1.500000 123456789abcdef" for thread in range(2)]
+    check("what was printed", np.array(sorted(text.split("\n"))[-2:] == lines), np.array(True))
 
 
 @case

@@ -68,7 +68,13 @@ uint32_t SmErrorStates(ControlCall& call,
   if (channel == nullptr) return NV_ERR_INVALID_OBJECT_HANDLE;
   std::memset(params.smErrorStateArray, 0, sizeof params.smErrorStateArray);
   if (params.startingSM == 0) {
-    params.smErrorStateArray[0].hwwWarpEsr = channel->channel->warp_error();
+    const WarpError& error = channel->channel->warp_error();
+    auto& first = params.smErrorStateArray[0];
+    first.hwwWarpEsr = error.warp;
+    first.hwwGlobalEsr = error.global;
+    first.hwwWarpEsrPc = static_cast<uint32_t>(error.program_counter);
+    first.hwwWarpEsrPc64 = error.program_counter;
+    first.hwwEsrAddr = error.address;
   }
   const bool mmu_fault = channel->channel->failure() == kMmuFault;
   params.mmuFaultInfo = mmu_fault;

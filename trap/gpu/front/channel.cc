@@ -61,7 +61,7 @@ void Channel::PublishToken(uint32_t index) {
   WriteNotification(index, config_.id, kNotificationDone, 0);
 }
 
-void Channel::Fail(uint32_t code, uint32_t warp_error, GpuServices& services) {
+void Channel::Fail(uint32_t code, const WarpError& warp_error, GpuServices& services) {
   if (dead_) return;
   dead_ = true;
   failure_ = code;
@@ -148,7 +148,8 @@ Channel::State Channel::Run(ExecutionContext& context, bool& worked) {
         return State::kActive;
       case Progress::kFault: {
         worked = true;
-        const ChannelFault fault = context.fault.value_or(ChannelFault{kPbdmaError, 0, "fault"});
+        const ChannelFault fault =
+            context.fault.value_or(ChannelFault{kPbdmaError, 0, "fault", {}});
         // Work that a killed process left behind loses its memory: no news.
         if (IsRunning(config_.process)) {
           if (++services.counters.faults <= kMostFailuresLogged) {

@@ -95,8 +95,7 @@ class Channel : private MethodSink {
 
   // Marks the channel failed: fills its error notifier with `code`
   // (ROBUST_CHANNEL_*), as the driver's robust-channel recovery does.
-  // `warp_error`: see ChannelFault.
-  void Fail(uint32_t code, uint32_t warp_error, GpuServices& services);
+  void Fail(uint32_t code, const WarpError& warp_error, GpuServices& services);
 
   // Stores the work submit token where libcuda reads it (the notification that
   // `index` selects in the error notifier's memory).
@@ -106,8 +105,8 @@ class Channel : private MethodSink {
   // The ROBUST_CHANNEL_* code that the channel died of; 0 while it lives.
   uint32_t failure() const { return failure_; }
   // What a multiprocessor says of it (see ChannelFault), until somebody has that forgotten.
-  uint32_t warp_error() const { return warp_error_; }
-  void ClearWarpError() { warp_error_ = 0; }
+  const WarpError& warp_error() const { return warp_error_; }
+  void ClearWarpError() { warp_error_ = {}; }
   // Has whoever runs it dealt with the failure?
   bool failure_told() const { return failure_told_; }
   void TellFailure() { failure_told_ = true; }
@@ -133,7 +132,8 @@ class Channel : private MethodSink {
   const Config config_;
   bool enabled_ = false;
   bool dead_ = false;
-  uint32_t failure_ = 0, warp_error_ = 0;
+  uint32_t failure_ = 0;
+  WarpError warp_error_;
   bool failure_told_ = false;
 
   uint32_t gp_get_ = 0;

@@ -24,17 +24,22 @@ enum class Progress {
   kFault,    // the channel dies; ExecutionContext::fault says why
 };
 
+// What a multiprocessor says a warp did: HWW_WARP_ESR and HWW_GLOBAL_ESR, with where.
+struct WarpError {
+  uint32_t warp = 0;    // the code; 0 for none
+  uint32_t global = 0;  // bits
+  uint64_t program_counter = 0, address = 0;
+};
+// Codes of HWW_WARP_ESR: the bits of its report mask (nvgpu, hw_gr_gv11b.h), by number.
+inline constexpr uint32_t kWarpMisalignedAddress = 0xf, kWarpOutOfRangeAddress = 0xe;
+
 // A robust-channel error (nverror.h ROBUST_CHANNEL_*).
 struct ChannelFault {
   uint32_t code;
   uint64_t address;
   const char* what;
-  // What a multiprocessor says a warp did (kGrException only): the code in its HWW_WARP_ESR, 0 for
-  // none.
-  uint32_t warp_error = 0;
+  WarpError warp_error;  // of kGrException
 };
-// Codes of HWW_WARP_ESR: the bits of its report mask (nvgpu, hw_gr_gv11b.h), by number.
-inline constexpr uint32_t kWarpMisalignedAddress = 0xf, kWarpOutOfRangeAddress = 0xe;
 
 // ROBUST_CHANNEL_* codes that the front end raises.
 inline constexpr uint32_t kGrClassError = 69;
@@ -70,7 +75,7 @@ struct ExecutionContext {
 
   AddressSpace& memory() { return gpu_context->memory; }
 
-  Progress Fail(uint32_t code, uint64_t address, const char* what, uint32_t warp_error = 0) {
+  Progress Fail(uint32_t code, uint64_t address, const char* what, WarpError warp_error = {}) {
     fault = ChannelFault{code, address, what, warp_error};
     return Progress::kFault;
   }

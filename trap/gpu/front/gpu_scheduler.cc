@@ -75,7 +75,7 @@ void GpuScheduler::Activate(const std::shared_ptr<Channel>& channel) {
   active_[channel->config().process].push_back(channel);
 }
 
-void GpuScheduler::FailGroup(uint64_t group, uint32_t code, uint32_t warp_error) {
+void GpuScheduler::FailGroup(uint64_t group, uint32_t code, const WarpError& warp_error) {
   for (const auto& [key, channel] : all_) {
     if (channel->config().group == group) channel->Fail(code, warp_error, *services_);
   }

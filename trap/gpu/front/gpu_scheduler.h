@@ -49,7 +49,7 @@ class GpuScheduler {
   void Remove(const Channel* channel);
 
   // Channels of a group fail together.
-  void FailGroup(uint64_t group, uint32_t code, uint32_t warp_error);
+  void FailGroup(uint64_t group, uint32_t code, const WarpError& warp_error);
 
   void Start();
   void Stop();

@@ -10,20 +10,20 @@ namespace phantora {
 namespace {
 
 constexpr uint32_t kMostCode = 4 << 20, kMostUnknownCode = 64 << 10;
+// Of code that a kernel calls by its address: before and behind that, and how many such places.
+constexpr uint64_t kCodeBefore = 32 << 10, kCodeBehind = 64 << 10;
+constexpr size_t kMostPlaces = 16, kMostExtended = 256;
 constexpr size_t kMostShapes = 1 << 16;
 constexpr size_t kMostRefusals = 1 << 12;
 
 sass::Dims DimsOf(const Qmd::Dims& dims) { return {dims.x, dims.y, dims.z}; }
 
-uint32_t WarpErrorOf(sass::Stop::Reason reason) {
-  switch (reason) {
-    case sass::Stop::Reason::kMisaligned:
-      return kWarpMisalignedAddress;
-    case sass::Stop::Reason::kOutOfRange:
-      return kWarpOutOfRangeAddress;
-    default:
-      return 0;
-  }
+WarpError WarpErrorOf(const sass::Stop& stop, const sass::Program& program, uint64_t code) {
+  WarpError error = {.program_counter = program.AddressOf(stop.instruction, code),
+                     .address = stop.address};
+  if (stop.reason == sass::Stop::Reason::kMisaligned) error.warp = kWarpMisalignedAddress;
+  if (stop.reason == sass::Stop::Reason::kOutOfRange) error.warp = kWarpOutOfRangeAddress;
+  return error;
 }
 
 }  // namespace
@@ -70,7 +70,7 @@ Progress KernelExecution::Run(ExecutionContext& context, const Launch& wanted) {
     Skip(process, counters_.refused, wanted, "its code cannot be read");
     return Progress::kDone;
   }
-  const std::shared_ptr<const sass::Program> program = programs_.Of(code_, architecture_);
+  std::shared_ptr<const sass::Program> program = programs_.Of(code_, architecture_);
 
   sass::Launch launch = {.grid = DimsOf(qmd.grid),
                          .block = DimsOf(qmd.block),
@@ -81,6 +81,7 @@ Progress KernelExecution::Run(ExecutionContext& context, const Launch& wanted) {
                          .began = static_cast<uint64_t>(context.time.ShownNanoseconds()),
                          .shared_window = wanted.shared_window,
                          .local_window = wanted.local_window,
+                         .together = wanted.together,
                          .constants = {}};
   for (size_t bank = 0; bank < launch.constants.size(); ++bank) {
     const Qmd::ConstantBuffer& from = qmd.constants[bank];
@@ -92,7 +93,7 @@ Progress KernelExecution::Run(ExecutionContext& context, const Launch& wanted) {
     }
     launch.constants[bank] = banks_[bank];
   }
-  const sass::Outcome outcome = executor_.Run(launch, *program, context.memory(), most, is_ending_);
+  const sass::Outcome outcome = Execute(context, process, launch, program, most);
   was_interrupted_ = outcome.stop.reason == sass::Stop::Reason::kInterrupted;
   if (outcome.stop.reason == sass::Stop::Reason::kTooLong) {
     if (takes_more_.size() >= kMostShapes) takes_more_.clear();
@@ -100,6 +101,54 @@ Progress KernelExecution::Run(ExecutionContext& context, const Launch& wanted) {
   }
   if (limited) process.credit -= std::min(process.credit, outcome.thread_instructions);
   return Finish(context, wanted, process, *program, outcome);
+}
+
+sass::Outcome KernelExecution::Execute(ExecutionContext& context, Process& process,
+                                       const sass::Launch& launch,
+                                       std::shared_ptr<const sass::Program>& program,
+                                       uint64_t most) {
+  const auto alone = program;
+  if (const auto found = process.extended.find(alone); found != process.extended.end()) {
+    // As long as that code is still there.
+    const auto& pieces = found->second->elsewhere();
+    if (std::all_of(pieces.begin(), pieces.end(), [&](const sass::Program::Piece& piece) {
+          code_.resize(piece.code.size());
+          return !context.memory().Read(piece.address, code_.data(), code_.size()) &&
+                 code_ == piece.code;
+        })) {
+      program = found->second;
+    }
+  }
+  uint64_t instructions = 0;
+  for (;;) {
+    sass::Outcome outcome =
+        executor_.Run(launch, *program, context.memory(), most - instructions, is_ending_);
+    outcome.thread_instructions += instructions;
+    if (outcome.stop.reason != sass::Stop::Reason::kElsewhere ||
+        outcome.thread_instructions >= most || !Extend(context, program, outcome.stop.address)) {
+      return outcome;
+    }
+    instructions = outcome.thread_instructions;
+    if (process.extended.size() >= kMostExtended) process.extended.clear();
+    process.extended[alone] = program;
+  }
+}
+
+bool KernelExecution::Extend(ExecutionContext& context,
+                             std::shared_ptr<const sass::Program>& program, uint64_t address) {
+  std::vector<sass::Program::Piece> pieces = program->elsewhere();
+  const auto range = context.memory().RangeAround(address);
+  if (pieces.size() >= kMostPlaces || address % sass::kWordBytes != 0 || !range) return false;
+  // Functions jump within themselves, and call their neighbours.
+  const uint64_t begin =
+      address - std::min(address - range->first, kCodeBefore) / sass::kWordBytes * sass::kWordBytes;
+  const uint64_t end = std::min(range->first + range->second - address, kCodeBehind) + address;
+  sass::Program::Piece piece = {.address = begin, .code = std::vector<uint8_t>(end - begin)};
+  if (context.memory().Read(begin, piece.code.data(), piece.code.size())) return false;
+  pieces.push_back(std::move(piece));
+  program = std::make_shared<const sass::Program>(program->code(), program->architecture(),
+                                                  std::move(pieces));
+  return true;
 }
 
 bool KernelExecution::ReadCode(ExecutionContext& context, const Launch& launch) {
@@ -136,11 +185,14 @@ Progress KernelExecution::Finish(ExecutionContext& context, const Launch& launch
     case Reason::kTrap:
       // What a kernel does that works on results that are not there says nothing of the program.
       if (process.skipped > 0) break;
+      // What a sanitizer would say; libcuda only has the kind of error.
+      LogWarning(absl::StrFormat("process %d: kernel %s ends its context: %s", context.process,
+                                 launch.title, sass::Describe(outcome, program)));
       if (outcome.stop.reason == Reason::kUnmapped) {
         return context.Fail(kMmuFault, outcome.stop.address, "a kernel's access");
       }
       return context.Fail(kGrException, launch.qmd.program, "a kernel failed",
-                          WarpErrorOf(outcome.stop.reason));
+                          WarpErrorOf(outcome.stop, program, launch.qmd.program));
     default:
       Skip(process, counters_.refused, launch, sass::Describe(outcome, program));
       return Progress::kDone;

@@ -57,8 +57,9 @@ class KernelExecution {
     const Qmd& qmd;
     // Where generic addresses of shared and local memory begin.
     uint64_t shared_window, local_window;
-    uint64_t fingerprint;  // of the code's beginning
-    uint32_t code_bytes;   // at the program's address; 0: nobody knows
+    uint64_t fingerprint;   // of the code's beginning
+    uint32_t code_bytes;    // at the program's address; 0: nobody knows
+    bool together = false;  // a cooperative launch: any block may wait for any other
     const std::string& title;
     // Does what the launch does if a rule says so and it is little, as asked when the launch is not
     // executed. Grids of a fixed size that mostly find nothing to do are cheaper that way.
@@ -95,6 +96,9 @@ class KernelExecution {
     uint64_t credit = 0;
     uint64_t executed = 0, skipped = 0;
     std::string first;  // why the first was skipped
+    // Of programs that have called code which lies elsewhere: with that code.
+    absl::flat_hash_map<std::shared_ptr<const sass::Program>, std::shared_ptr<const sass::Program>>
+        extended;
   };
   // A kernel in a shape that has been given up once: others like it are not tried.
   struct Shape {
@@ -107,6 +111,12 @@ class KernelExecution {
     }
   };
 
+  // Until it is done, with what it calls.
+  sass::Outcome Execute(ExecutionContext& context, Process& process, const sass::Launch& launch,
+                        std::shared_ptr<const sass::Program>& program, uint64_t most);
+  // Adds the code at `address`. False: there is none, or too much already.
+  static bool Extend(ExecutionContext& context, std::shared_ptr<const sass::Program>& program,
+                     uint64_t address);
   Progress Finish(ExecutionContext& context, const Launch& launch, Process& process,
                   const sass::Program& program, const sass::Outcome& outcome);
   // The launch's code, in code_. False if it cannot be read.

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "profiles/kernels/code_fingerprint.h"
 #include "trap/gpu/front/kernel_execution.h"
 #include "trap/gpu/front/qmd_queue.h"
 #include "trap/gpu/kernels/internal_kernels.h"
@@ -21,6 +22,12 @@ namespace {
 // Past so many launches at one simulated time, each takes kCircleCost at least.
 constexpr int kMostLaunchesAtOnce = 4096;
 constexpr VirtualSpan kCircleCost = VirtualSpan::Microseconds(10);
+
+// Where a cooperative launch begins: code of libcuda's that sets up what its blocks meet by, and
+// then jumps to the kernel, whose address is in the first bank of constants (as seen of 535 and 550
+// on A100 and H100, by executing it).
+constexpr char kCooperativeEntry[] = "cg_entry";
+constexpr uint64_t KernelAddressAt(const Qmd& qmd) { return qmd.major >= 4 ? 0x118 : 0x1860; }
 
 class MemoryOfLaunch : public LaunchMemory {
  public:
@@ -91,13 +98,15 @@ Progress QmdQueue::StartKernel(ExecutionContext& context, uint64_t address, Runn
 
 Progress QmdQueue::Execute(ExecutionContext& context, const Running& running) {
   const KnownKernel& known = *running.known;
+  const bool cooperative = running.entry_bytes > 0;
   if (context.services.execution != nullptr) {
     return context.services.execution->Run(
         context, {.qmd = running.qmd,
                   .shared_window = windows_.shared,
                   .local_window = windows_.local,
                   .fingerprint = running.fingerprint,
-                  .code_bytes = known.code_bytes,
+                  .code_bytes = cooperative ? running.entry_bytes : known.code_bytes,
+                  .together = cooperative,
                   .title = known.title,
                   .by_rule = [&] { return CarryOutSmall(context, running); }});
   }
@@ -190,6 +199,29 @@ std::vector<uint8_t> QmdQueue::ParametersOf(ExecutionContext& context, const Qmd
   return parameters;
 }
 
+std::shared_ptr<const KnownKernel> QmdQueue::NameOf(ExecutionContext& context, uint64_t program,
+                                                    uint64_t fingerprint) {
+  return context.services.namer->Of(
+      context.process, program, fingerprint,
+      [&](uint8_t* to, uint64_t bytes) { return !context.memory().Read(program, to, bytes); });
+}
+
+void QmdQueue::FindCooperative(ExecutionContext& context, Running& running, uint64_t entry_bytes) {
+  const auto& bank = running.qmd.constants[0];
+  const uint64_t at = KernelAddressAt(running.qmd);
+  uint64_t program = 0;
+  uint8_t prefix[kPrefixBytes];
+  if (context.services.namer == nullptr || !bank.valid || bank.bytes < at + sizeof program ||
+      context.memory().Read(bank.address + at, &program, sizeof program) ||
+      context.memory().Read(program, prefix, sizeof prefix)) {
+    return;
+  }
+  // Launches of one kernel are alike, whoever's code comes first.
+  running.fingerprint = PrefixFingerprint(prefix);
+  running.known = NameOf(context, program, running.fingerprint);
+  running.entry_bytes = static_cast<uint32_t>(entry_bytes);
+}
+
 Progress QmdQueue::StartInternal(ExecutionContext& context, Running& running) {
   const Qmd& qmd = running.qmd;
   GpuServices& services = context.services;
@@ -200,14 +232,15 @@ Progress QmdQueue::StartInternal(ExecutionContext& context, Running& running) {
     running.is_shared =
         services.shared != nullptr && services.shared->ParameterBytes(running.fingerprint) > 0;
     if (!running.is_shared && services.namer != nullptr && running.fingerprint != 0) {
-      running.known = services.namer->Of(context.process, qmd.program, running.fingerprint,
-                                         [&](uint8_t* to, uint64_t bytes) {
-                                           return !context.memory().Read(qmd.program, to, bytes);
-                                         });
+      running.known = NameOf(context, qmd.program, running.fingerprint);
       running.is_shared =
           services.shared != nullptr && services.shared->Knows(running.known->symbol);
     }
     return Progress::kDone;
+  }
+  if (internal->name == kCooperativeEntry) {
+    FindCooperative(context, running, internal->code_bytes);
+    if (running.known != nullptr) return Progress::kDone;
   }
   ++services.counters.internal_kernels;
   running.internal = internal->name.c_str();
@@ -226,9 +259,15 @@ Progress QmdQueue::StartInternal(ExecutionContext& context, Running& running) {
     if (InternalKernels::Effect(internal->name, qmd, parameters, transfers_)) {
       running.moved_bytes = transfers_.Traffic() - before;
     } else if (services.execution != nullptr) {
-      // Such as the one that launches a cooperative kernel from the device.
-      services.execution->NotExecuted(context.process, internal->name,
-                                      "a kernel of the driver's that is not carried out");
+      return services.execution->Run(context,
+                                     {.qmd = qmd,
+                                      .shared_window = windows_.shared,
+                                      .local_window = windows_.local,
+                                      .fingerprint = running.fingerprint,
+                                      .code_bytes = static_cast<uint32_t>(internal->code_bytes),
+                                      .together = internal->name == kCooperativeEntry,
+                                      .title = internal->name,
+                                      .by_rule = [] { return false; }});
     }
     return Progress::kDone;
   }

@@ -102,6 +102,12 @@ void DecodeVersion4(const Bits& bits, Qmd& qmd) {
               static_cast<uint32_t>(bits(1103, 1088))};
   qmd.block = {static_cast<uint32_t>(bits(1167, 1152)), static_cast<uint32_t>(bits(1183, 1168)),
                static_cast<uint32_t>(bits(1199, 1184))};
+  if (type == 4) {
+    // Cooperative launches state theirs in what has to run at one time, which is all of it.
+    qmd.grid.x *= static_cast<uint32_t>(bits(2223, 2208));
+    qmd.grid.y *= static_cast<uint32_t>(bits(2239, 2224));
+    qmd.grid.z *= static_cast<uint32_t>(bits(2255, 2240));
+  }
   if (type >= 3) {
     // Cluster launches state their grid in clusters.
     qmd.cluster = {static_cast<uint32_t>(bits(2149, 2144)), static_cast<uint32_t>(bits(2157, 2152)),

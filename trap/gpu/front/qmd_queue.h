@@ -64,6 +64,8 @@ class QmdQueue {
     uint64_t fingerprint = 0;        // of the kernel's code
     const char* internal = nullptr;  // name of libcuda's own kernel
     std::shared_ptr<const KnownKernel> known;
+    // Of code of libcuda's that comes before the kernel's own; 0: there is none.
+    uint32_t entry_bytes = 0;
     std::optional<double> moved_bytes;  // by libcuda's own kernel
     Price price;
     std::vector<ForkAction> forks;  // due when it completes
@@ -95,6 +97,10 @@ class QmdQueue {
                        EngineWork::Need& need);
   // Carries out what is known of the kernel of libcuda's own, if it is one.
   Progress StartInternal(ExecutionContext& context, Running& running);
+  // Of a cooperative launch: which kernel follows libcuda's own code.
+  void FindCooperative(ExecutionContext& context, Running& running, uint64_t entry_bytes);
+  std::shared_ptr<const KnownKernel> NameOf(ExecutionContext& context, uint64_t program,
+                                            uint64_t fingerprint);
   // If it is SharedWork, prepares it and says what it needs.
   Progress StartShared(ExecutionContext& context, Running& running, EngineWork::Need& need);
   // Asks the pricer, and tells those who collect launches.

@@ -281,6 +281,11 @@ class ByRow {
         return SpecialRegisterName(static_cast<int>(word_.Bits(72, 8))) != nullptr
                    ? ""
                    : "a special register that is not known";
+      case OperandKind::kWarpState:
+        account_.Take(operand.at, 8);
+        return WarpStateName(static_cast<int>(word_.Bits(operand.at, 8))) != nullptr
+                   ? ""
+                   : "a register of the warp that is not known";
       case OperandKind::kConvergence:
         account_.Take(operand.at, 4);
         return "";
@@ -303,6 +308,12 @@ class ByRow {
         return TakeAddress(operand);
       case OperandKind::kTarget:
         return TakeTarget();
+      case OperandKind::kAbsoluteTarget:
+        account_.Take(34, 48);
+        if (architecture_ >= 90) account_.Take(16, 8);
+        return AbsoluteTarget(word_, architecture_) % kWordBytes == 0
+                   ? ""
+                   : "a target between instructions";
     }
     return "";
   }
@@ -465,6 +476,12 @@ class ByRow {
 };
 
 }  // namespace
+
+uint64_t AbsoluteTarget(const Word& word, Architecture architecture) {
+  int64_t words = word.Signed(34, 48);
+  if (architecture >= 90) words = words * 256 + static_cast<int64_t>(word.Bits(16, 8));
+  return static_cast<uint64_t>(words) * 4;
+}
 
 Decoded Decode(const Word& word, Architecture architecture, uint32_t index) {
   Decoded result;

@@ -20,6 +20,9 @@ struct Decoded {
 // The word that is instruction `index` of a program. Its bytes are untrusted.
 Decoded Decode(const Word& word, Architecture architecture, uint32_t index);
 
+// Of words with such an operand: an address, or what is added to one.
+uint64_t AbsoluteTarget(const Word& word, Architecture architecture);
+
 }  // namespace phantora::sass
 
 #endif  // PHANTORA_TRAP_GPU_SASS_DECODER_H_

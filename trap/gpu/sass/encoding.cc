@@ -128,12 +128,19 @@ Operand ReadOperand(Reader& reader) {
     case 'S':
       operand.kind = OperandKind::kSpecialRegister;
       break;
+    case 'W':
+      operand.kind = OperandKind::kWarpState;
+      at();
+      break;
     case 'B':
       operand.kind = OperandKind::kConvergence;
       at();
       break;
     case 'k':
       operand.kind = OperandKind::kConstant;
+      break;
+    case 'T':
+      operand.kind = OperandKind::kAbsoluteTarget;
       break;
     case 't':
       operand.kind = OperandKind::kTarget;

@@ -55,9 +55,11 @@ enum class OperandKind : uint8_t {
   kSigned,                  // s<at>+<width>
   kSpecialRegister,         // S: at 72
   kConvergence,             // B<at>
+  kWarpState,               // W<at>: a register of the warp's
   kConstant,                // k: constant bank and offset at 38
   kAddress,                 // m...: see Address
   kTarget,                  // t: where a branch goes
+  kAbsoluteTarget,          // T: the same as an address
   kIgnored,                 // ?<at>+<width>: anything, without effect, not printed
   kExactly,                 // =<at>+<width>:<value>, not printed
   kLoaded,                  // v: a predicate without which a load gives zeros

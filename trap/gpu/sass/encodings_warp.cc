@@ -25,6 +25,9 @@ std::vector<EncodingRow> WarpRows() {
       {0x1c4, "1", "REDUX", "78+3=,.OR,.XOR,.SUM,.MIN,.MAX 73=,.S32", "ud a", Always<&ReduceWarp>},
       {0x155, "1", "BMOV.32", "84=.CLEAR", "d B24", Always<&ReadConvergence>},
       {0x156, "1", "BMOV.32", "84=.CLEAR", "B24 r32", Always<&WriteConvergence>},
+      {0x155, "1", "BMOV.32", "", "d W24", Always<&ReadWarpState>},
+      {0x156, "1", "BMOV.32", "84=.PQUAD", "W24 r32", Always<&WriteWarpState>, Immediate::kInteger,
+       Flow::kSetsExited},
   };
 }
 

@@ -16,6 +16,10 @@ namespace {
 constexpr size_t kSlack = 16;
 // A block that takes more warp instructions than this may be waiting for the next one.
 constexpr uint64_t kTurnOfBlock = 1 << 18, kLeastTurnOfBlock = 256;
+// Of a launch in which all wait for all again and again.
+constexpr uint64_t kTurnTogether = 1 << 12;
+// This machine's memory for a launch whose blocks are all under way at one time.
+constexpr uint64_t kMostTogether = uint64_t{2} << 30;
 // Clusters that are under way at one time, and blocks that are kept for the next launch.
 constexpr size_t kMostBlocks = 256;
 constexpr size_t kMostIdle = 2;
@@ -44,6 +48,11 @@ bool IsPossible(const Dims& grid, const Dims& cluster) {
          grid.x % cluster.x == 0 && grid.y % cluster.y == 0 && grid.z % cluster.z == 0;
 }
 
+// Of this machine's memory, while it is under way.
+uint64_t BytesOfBlock(const Launch& launch) {
+  return (launch.block.count() + kLanes - 1) / kLanes * sizeof(Warp) + launch.shared_bytes;
+}
+
 }  // namespace
 
 // Some of a launch's clusters, one after the other.
@@ -59,7 +68,8 @@ struct Executor::Part {
            Enough enough) {
     const uint64_t of_cluster = state.cluster.count();
     while (left > 0) {
-      if (next < end && (running.empty() || running.size() * of_cluster < kMostBlocks)) {
+      if (next < end &&
+          (running.empty() || together || running.size() * of_cluster < kMostBlocks)) {
         running.push_back(std::make_unique<Cluster>(state, next++, idle));
       } else {
         // The one that has waited longest.
@@ -86,6 +96,7 @@ struct Executor::Part {
 
   LaunchMemory memory;
   LaunchState state;
+  bool together = false;
   uint64_t next, left;  // to begin, and to finish
   uint64_t end;
   std::deque<std::unique_ptr<Cluster>> running;
@@ -139,12 +150,18 @@ Outcome Executor::Run(const Launch& launch, const Program& program, AddressSpace
   if (!StateOf(launch, program, state)) {
     return {.stop = {.reason = Stop::Reason::kRefused, .what = "a launch of this shape"}};
   }
+  if (launch.together && launch.grid.count() > kMostTogether / BytesOfBlock(launch)) {
+    return {.stop = {.reason = Stop::Reason::kRefused,
+                     .what = "a cooperative launch of so many blocks"}};
+  }
   const uint64_t clusters = launch.grid.count() / state.cluster.count();
-  const uint64_t turn = std::clamp(most / kLanes, kLeastTurnOfBlock, kTurnOfBlock);
-  bool first_only = !program.needs_order();
+  const uint64_t turn =
+      std::clamp(most / kLanes, kLeastTurnOfBlock, launch.together ? kTurnTogether : kTurnOfBlock);
+  bool first_only = !program.needs_order() && !launch.together;
   for (;;) {
     LaunchPages pages(space, pool_, kMostBytes);
     Part all(pages, state, 0, clusters);
+    all.together = launch.together;
     Stop why;
     uint64_t next_question = kBetweenQuestions;
     const auto enough = [&] {
@@ -175,7 +192,8 @@ Outcome Executor::Run(const Launch& launch, const Program& program, AddressSpace
     if (all.state.met_order) program.NeedsOrder();
     Outcome outcome = {.stop = all.stop.reason != Stop::Reason::kNone ? all.stop : why,
                        .thread_instructions = all.thread_instructions()};
-    if (outcome.done()) {
+    // What a program had written that ends itself is there, such as what its assertion says.
+    if (outcome.done() || outcome.stop.reason == Stop::Reason::kTrap) {
       LaunchMemory* const memory = &all.memory;
       Commit({&memory, 1}, outcome);
     }
@@ -288,6 +306,9 @@ std::string Describe(const Outcome& outcome, const Program& program) {
       break;
     case Stop::Reason::kBadTarget:
       what = "a jump out of its code";
+      break;
+    case Stop::Reason::kElsewhere:
+      what = "a call of what is not in its code";
       break;
     case Stop::Reason::kDeadlock:
       what = "threads that wait for each other";

@@ -26,6 +26,7 @@ struct Launch {
   uint64_t began = 0;  // ns, what the GPU's timer says
   // Generic addresses of shared and local memory; 0 for those that GPUs have had.
   uint64_t shared_window = 0, local_window = 0;
+  bool together = false;  // all blocks are under way at one time, since any may wait for any other
   // By number; missing ones are zeros, as is what lies beyond their ends.
   std::array<absl::Span<const uint8_t>, 8> constants;
 };

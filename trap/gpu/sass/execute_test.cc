@@ -90,6 +90,56 @@ TEST_F(ExecuteTest, LoopsRunAsOftenAsEachThreadWants) {
   for (uint32_t i = 0; i < 32; ++i) EXPECT_EQ(At(i), i);
 }
 
+TEST_F(ExecuteTest, CodeElsewhereIsAskedForAndThenCalled) {
+  constexpr uint64_t kElsewhere = 0x7f3000000000;
+  launch_.code_address = 0x7f2000000000;
+  // A function that gives three times the number, and returns to R20.
+  const std::vector<Word> function = {Exit(), MultiplyAddImmediate(6, 0, 3, 255), ReturnTo(20)};
+  std::vector<Word> words =
+      Joined(WithAddress(), {MoveImmediate(20, 7 * kWordBytes), MoveImmediate(21, 0x7f20),
+                             CallAt(kElsewhere + kWordBytes), StoreWord(4, 6), JumpTo(kElsewhere)});
+  const Outcome alone = Run(words);
+  EXPECT_EQ(alone.stop.reason, Stop::Reason::kElsewhere);
+  EXPECT_EQ(alone.stop.address, kElsewhere + kWordBytes);
+  const Program with(CodeOf(words), 80, {{.address = kElsewhere, .code = CodeOf(function)}});
+  const Outcome outcome = executor_.Run(launch_, with, space_, 1'000'000, NeverInterrupted);
+  ASSERT_TRUE(outcome.done()) << Describe(outcome, with);
+  for (uint32_t i = 0; i < 32; ++i) EXPECT_EQ(At(i), 3 * i);
+  EXPECT_EQ(outcome.thread_instructions, 32u * 12);
+}
+
+TEST_F(ExecuteTest, NobodyRunsOnFromOnePieceOfCodeToTheNext) {
+  constexpr uint64_t kElsewhere = 0x7f3000000000;
+  const auto words = Joined(WithAddress(), {StoreWord(4, 0), BranchBy(1), Exit()});
+  const Program with(CodeOf(words), 80, {{.address = kElsewhere, .code = CodeOf({Exit()})}});
+  const Outcome outcome = executor_.Run(launch_, with, space_, 1'000'000, NeverInterrupted);
+  EXPECT_EQ(outcome.stop.reason, Stop::Reason::kBadTarget);
+  const Program over(CodeOf(WithAddress()), 80,
+                     {{.address = kElsewhere, .code = CodeOf({Exit()})}});
+  EXPECT_EQ(executor_.Run(launch_, over, space_, 1'000'000, NeverInterrupted).stop.reason,
+            Stop::Reason::kRefused);
+}
+
+TEST_F(ExecuteTest, BlocksOfACooperativeLaunchWaitForEachOther) {
+  // Each block adds one to a word, and waits until all have.
+  launch_.grid = {600, 1, 1};
+  const std::vector<Word> words = {MoveConstant(2, kParameters),
+                                   MoveConstant(3, kParameters + 4),
+                                   MoveImmediate(6, 1),
+                                   // RED.E.ADD [R2], R6
+                                   {0x000000000200798e | uint64_t{6} << 32, 0x00100100},
+                                   LoadWord(7, 2),
+                                   CompareImmediate(0, kLess, 7, 32 * 600),
+                                   Guarded(BranchBy(-3), 0),
+                                   Exit()};
+  launch_.together = true;
+  const Outcome outcome = Run(words, 1'000'000'000);
+  ASSERT_TRUE(outcome.done()) << Describe(outcome, *program_);
+  EXPECT_EQ(At(0), 32u * 600);
+  launch_.grid = {1 << 20, 1, 1};
+  EXPECT_EQ(Run(words).stop.reason, Stop::Reason::kRefused);
+}
+
 TEST_F(ExecuteTest, AFaultLeavesNothingBehind) {
   // All write, then the last thread goes where nothing is mapped.
   const Outcome outcome =

@@ -13,6 +13,9 @@ uint32_t Special(Warp& warp, int number, int lane) {
   switch (number) {
     case kLaneId:
       return static_cast<uint32_t>(lane);
+    case kThread:
+      return thread % launch.block.x | thread / launch.block.x % launch.block.y << 16 |
+             thread / (launch.block.x * launch.block.y) << 26;
     case kThreadX:
       return thread % launch.block.x;
     case kThreadY:
@@ -56,6 +59,10 @@ uint32_t Special(Warp& warp, int number, int lane) {
     case kGlobalTimerHigh:
       warp.MeetOrder();
       return static_cast<uint32_t>((launch.began + launch.clock) >> 32);
+    // As if there were one multiprocessor, which takes one block after the other.
+    case kVirtualId:
+      return warp.warp_index << 8;
+    case kVirtualSm:
     default:
       return 0;
   }
@@ -92,17 +99,6 @@ void ReadSpecialUniform(Warp& warp, const Instruction& i) {
              Special(warp, static_cast<int>(i.Bits(72, 8)), First(warp.active)));
 }
 
-// What is known by name and has a value here.
-bool HasValue(int number) {
-  switch (number) {
-    case kVirtualId:
-    case kVirtualSm:
-      return false;
-    default:
-      return SpecialRegisterName(number) != nullptr;
-  }
-}
-
 bool Voted(uint32_t mode, uint32_t votes, uint32_t voters) {
   switch (mode) {
     case 0:
@@ -118,16 +114,17 @@ bool Voted(uint32_t mode, uint32_t votes, uint32_t voters) {
 
 Handler SelectReadSpecial(const Instruction& i) {
   const int number = static_cast<int>(i.Bits(72, 8));
-  if (!HasValue(number)) return nullptr;
+  if (SpecialRegisterName(number) == nullptr) return nullptr;
   if (number == kThreadX) return &ReadThreadX;
   const bool is_block = number == kBlockX || number == kBlockY || number == kBlockZ;
   return is_block ? &ReadBlockIndex : &ReadSpecial;
 }
 Handler SelectReadSpecial64(const Instruction& i) {
-  return HasValue(static_cast<int>(i.Bits(72, 8))) ? &ReadSpecial64 : nullptr;
+  return SpecialRegisterName(static_cast<int>(i.Bits(72, 8))) != nullptr ? &ReadSpecial64 : nullptr;
 }
 Handler SelectReadSpecialUniform(const Instruction& i) {
-  return HasValue(static_cast<int>(i.Bits(72, 8))) ? &ReadSpecialUniform : nullptr;
+  return SpecialRegisterName(static_cast<int>(i.Bits(72, 8))) != nullptr ? &ReadSpecialUniform
+                                                                         : nullptr;
 }
 
 void Vote(Warp& warp, const Instruction& i) {
@@ -250,6 +247,32 @@ void ReadConvergence(Warp& warp, const Instruction& i) {
   for (int lane = 0; lane < kLanes; ++lane) {
     if (Has(warp.active, lane)) row[lane] = 0;
   }
+  warp.regions[i.Bits(24, 4)].threads &= ~warp.active;
+}
+uint32_t WarpStateOf(const Warp& warp, int number) {
+  if (number >= kThreadState && number < kThreadStateEnd) {
+    return warp.thread_state[number - kThreadState];
+  }
+  return number == kThreadsExited ? warp.exited : number == kThreadsActive ? warp.active : 0;
+}
+void ReadWarpState(Warp& warp, const Instruction& i) {
+  const uint32_t value = WarpStateOf(warp, static_cast<int>(i.Bits(24, 8)));
+  Store(warp, i.destination, [&](int) { return value; });
+}
+// Functions of the driver's have threads wait that did not call them, and others not wait for
+// those. What else a write would do is not known, unless it is of what was there.
+void WriteWarpState(Warp& warp, const Instruction& i) {
+  const auto number = static_cast<int>(i.Bits(24, 8));
+  const uint32_t value = warp.registers[i.b.index][First(warp.active)];
+  if (value == WarpStateOf(warp, number)) return;
+  if (number == kThreadsExited) {
+    warp.exited = value | ~warp.valid;
+  } else if (number == kThreadsHeld) {
+    warp.thread_state[number - kThreadState] = value;
+  } else {
+    warp.Fail(Stop::Reason::kRefused, static_cast<uint64_t>(number) << 32 | value,
+              "another value for a register of the warp");
+  }
 }
 void WriteConvergence(Warp& warp, const Instruction& i) {
   uint32_t* const row = warp.convergence[i.Bits(24, 4)];
@@ -266,11 +289,8 @@ void ReadBarrierResult(Warp& warp, const Instruction& i) {
 
 // The address of this instruction; since sm_90 of one that it names.
 void LoadProgramCounter(Warp& warp, const Instruction& i) {
-  uint64_t address = warp.launch->code_address + uint64_t{warp.pc} * kWordBytes;
-  if (i.word.form() == 4) {
-    const int64_t words = i.word.Signed(34, 48) * 256 + static_cast<int64_t>(i.Bits(24, 8));
-    address += kWordBytes + static_cast<uint64_t>(words * 4);
-  }
+  uint64_t address = warp.address;
+  if (i.word.form() == 4) address += kWordBytes + static_cast<uint64_t>(i.word.Signed(24, 58));
   Store(warp, i.destination, [&](int) { return static_cast<uint32_t>(address); });
   Store(warp, i.destination + 1, [&](int) { return static_cast<uint32_t>(address >> 32); });
 }

@@ -73,6 +73,7 @@ enum class Flow : uint8_t {
   kReturn,
   kAbsoluteCall,
   kAbsoluteReturn,
+  kAbsoluteBranch,
   kExit,
   kSetConvergence,  // BSSY
   kConverge,        // BSYNC
@@ -84,6 +85,8 @@ enum class Flow : uint8_t {
   kTryWait,     // looks whether something has happened: if not, it is others' turn
   kReadsClock,  // or another special register: done as kPlain, once the launch's clock is up to
                 // date
+  kSetsExited,    // may let others go on
+  kReadsAddress,  // its own: done as kPlain, once it is known
   kTrap,
 };
 

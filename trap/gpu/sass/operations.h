@@ -60,7 +60,8 @@ namespace phantora::sass {
       SELECTOR(SelectReadSpecial) SELECTOR(SelectReadSpecial64) SELECTOR(SelectReadSpecialUniform) \
           HANDLER(Vote) HANDLER(VoteUniform) HANDLER(Shuffle) HANDLER(Match)                       \
               HANDLER(RegisterToUniform) HANDLER(ReduceWarp) HANDLER(ReadConvergence)              \
-                  HANDLER(WriteConvergence) HANDLER(ReadBarrierResult)                             \
+                  HANDLER(WriteConvergence) HANDLER(ReadWarpState)                                 \
+                  HANDLER(WriteWarpState) HANDLER(ReadBarrierResult)                               \
                       HANDLER(LoadProgramCounter) /* execute_tensor.cc */                          \
       SELECTOR(SelectMatrixProduct) HANDLER(IntegerMatrixProduct) HANDLER(BitMatrixProduct)        \
           HANDLER(TransposeMatrix)                                                                 \

@@ -259,6 +259,9 @@ class Printer {
       case OperandKind::kSpecialRegister:
         out.push_back(SpecialRegisterName(static_cast<int>(word_.Bits(72, 8))));
         return;
+      case OperandKind::kWarpState:
+        out.push_back(WarpStateName(static_cast<int>(word_.Bits(operand.at, 8))));
+        return;
       case OperandKind::kConvergence:
         out.push_back(absl::StrCat("B", word_.Bits(operand.at, 4)));
         return;
@@ -281,6 +284,9 @@ class Printer {
         return;
       case OperandKind::kTarget:
         out.push_back(absl::StrFormat("L%x", instruction_.target * 16));
+        return;
+      case OperandKind::kAbsoluteTarget:
+        out.push_back(absl::StrFormat("0x%x", AbsoluteTarget(word_, architecture_)));
         return;
       case OperandKind::kIgnored:
       case OperandKind::kExactly:

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <string_view>
+#include <utility>
 
 #include "trap/gpu/sass/warp.h"
 
@@ -53,21 +54,37 @@ void Refuse(Warp& warp, const Instruction&) {
 
 }  // namespace
 
-Program::Program(absl::Span<const uint8_t> code, Architecture architecture)
-    : architecture_(architecture), code_(code.begin(), code.end()) {
-  const size_t count = code_.size() / kWordBytes;
-  instructions_.reserve(count);
-  understood_.reserve(count);
-  for (size_t index = 0; index < count; ++index) {
-    Decoded decoded =
-        Decode(ReadWord(&code_[index * kWordBytes]), architecture, static_cast<uint32_t>(index));
+Program::Program(absl::Span<const uint8_t> code, Architecture architecture,
+                 std::vector<Piece> elsewhere)
+    : architecture_(architecture),
+      code_(code.begin(), code.end()),
+      elsewhere_(std::move(elsewhere)) {
+  Add(code_);
+  for (const Piece& piece : elsewhere_) {
+    // Nobody goes on from one to the next.
+    Add(std::vector<uint8_t>(kWordBytes));
+    begins_.push_back(size());
+    Add(piece.code);
+  }
+}
+
+void Program::Add(absl::Span<const uint8_t> code) {
+  const size_t first = instructions_.size(), end = first + code.size() / kWordBytes;
+  instructions_.reserve(end);
+  understood_.reserve(end);
+  for (size_t index = first; index < end; ++index) {
+    Decoded decoded = Decode(ReadWord(&code[(index - first) * kWordBytes]), architecture_,
+                             static_cast<uint32_t>(index));
     understood_.push_back(decoded.encoding != nullptr);
     if (decoded.encoding != nullptr) {
       registers_ = std::max(registers_, RegistersOf(decoded.instruction.word));
       convergence_registers_ =
           std::max(convergence_registers_, ConvergenceRegistersOf(decoded.instruction));
-    }
-    if (decoded.encoding == nullptr) {
+      // The indices of one piece say nothing of another.
+      if (decoded.instruction.target < first || decoded.instruction.target >= end) {
+        decoded.instruction.target = UINT32_MAX;
+      }
+    } else {
       const Word word = decoded.instruction.word;
       decoded.instruction = Instruction();
       decoded.instruction.word = word;
@@ -75,6 +92,27 @@ Program::Program(absl::Span<const uint8_t> code, Architecture architecture)
     }
     instructions_.push_back(decoded.instruction);
   }
+}
+
+uint64_t Program::AddressOf(uint32_t index, uint64_t code_address) const {
+  const auto after = std::upper_bound(begins_.begin(), begins_.end(), index);
+  if (after == begins_.begin()) return code_address + uint64_t{index} * kWordBytes;
+  const auto piece = static_cast<size_t>(after - begins_.begin()) - 1;
+  return elsewhere_[piece].address + uint64_t{index - begins_[piece]} * kWordBytes;
+}
+
+std::optional<uint32_t> Program::IndexOf(uint64_t address, uint64_t code_address) const {
+  const auto in = [&](uint64_t begin, size_t bytes) {
+    return address - begin < bytes / kWordBytes * kWordBytes && (address - begin) % kWordBytes == 0;
+  };
+  if (in(code_address, code_.size())) {
+    return static_cast<uint32_t>((address - code_address) / kWordBytes);
+  }
+  for (size_t i = 0; i < elsewhere_.size(); ++i) {
+    if (!in(elsewhere_[i].address, elsewhere_[i].code.size())) continue;
+    return begins_[i] + static_cast<uint32_t>((address - elsewhere_[i].address) / kWordBytes);
+  }
+  return std::nullopt;
 }
 
 const char* Program::Refusal(uint32_t index) const {

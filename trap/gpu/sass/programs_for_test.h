@@ -78,6 +78,14 @@ inline Word SetConvergence(int barrier, int instructions) {
 inline Word Converge(int barrier) {
   return {0x7941 | static_cast<uint64_t>(barrier) << 16, 0x03800000};
 }
+// JMP, CALL.ABS.NOINC; RET.ABS.NODEC R<a>
+inline Word JumpTo(uint64_t address) {
+  return {0x794a | address / 4 << 34, 0x03800000 | address / 4 >> 30};
+}
+inline Word CallAt(uint64_t address) {
+  return {0x7943 | address / 4 << 34, 0x03c00000 | address / 4 >> 30};
+}
+inline Word ReturnTo(int a) { return {0x7950 | static_cast<uint64_t>(a) << 24, 0x03e00000}; }
 // VOTE.ANY R<d>, PT, PT: who is together here
 inline Word WhoIsHere(int d) { return {0x7806 | static_cast<uint64_t>(d) << 16, 0x038e0100}; }
 

@@ -1,6 +1,7 @@
 #include "trap/gpu/sass/run_warp.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "trap/gpu/sass/lanes.h"
 
@@ -15,6 +16,8 @@ using State = Warp::Path::State;
 constexpr uint64_t kTurn = 4096;
 // Of threads that wait for others of their warp in a loop, before others need not wait for them.
 constexpr uint32_t kMostYields = 1024;
+// By the ABI of compilers.
+constexpr int kStackPointer = 1;
 
 class Runner {
  public:
@@ -58,6 +61,7 @@ class Runner {
   bool Resume() {
     for (size_t at = warp_.paths.size(); at-- > 0;) {
       if (warp_.paths[at].state != State::kReady) continue;
+      if ((warp_.paths[at].threads & warp_.thread_state.back()) != 0) continue;
       warp_.pc = warp_.paths[at].pc;
       warp_.running = warp_.paths[at].threads;
       warp_.paths.erase(warp_.paths.begin() + static_cast<ptrdiff_t>(at));
@@ -132,6 +136,14 @@ class Runner {
         if (!warp_.repeats) ++warp_.pc;
         warp_.repeats = false;
         return;
+      case Flow::kSetsExited:
+        i.handler(warp_, i);
+        ++warp_.pc;
+        Release();
+        return;
+      case Flow::kReadsAddress:
+        warp_.address = program_.AddressOf(warp_.pc, warp_.launch->code_address);
+        [[fallthrough]];
       case Flow::kReadsClock:
         i.handler(warp_, i);
         ++warp_.pc;
@@ -159,11 +171,7 @@ class Runner {
         Exit(i);
         return;
       case Flow::kSetConvergence: {
-        uint32_t* const row = warp_.convergence[i.Bits(16, 4)];
-        const uint32_t* const mask = warp_.ActiveRow();
-        for (int lane = 0; lane < kLanes; ++lane) {
-          row[lane] = (warp_.active & mask[lane]) | (row[lane] & ~mask[lane]);
-        }
+        SetConvergence(static_cast<uint8_t>(i.Bits(16, 4)));
         ++warp_.pc;
         return;
       }
@@ -189,6 +197,7 @@ class Runner {
         return;
       case Flow::kAbsoluteCall:
       case Flow::kAbsoluteReturn:
+      case Flow::kAbsoluteBranch:
         AbsoluteBranch(i);
         return;
       default:
@@ -221,17 +230,28 @@ class Runner {
   void IndirectBranch(const Instruction& i) { JumpTo(i, TakeAlike(i)); }
   // To an address of the GPU's memory.
   void AbsoluteBranch(const Instruction& i) {
-    if (i.a.kind != Source::Kind::kRegister) {
-      warp_.Fail(Stop::Reason::kRefused, 0, "a call of a function of the driver's");
+    if (i.flow == Flow::kAbsoluteBranch) {
+      // Whom it leaves out goes on, as after all branches.
+      const uint32_t taken = warp_.active & PredicateAt(warp_, i, 87, 90);
+      Push(warp_.pc + 1, warp_.running & ~taken);
+      warp_.running = taken;
+      if (taken == 0) return;
+    } else {
+      LeaveOthers();
+    }
+    uint64_t target = 0;
+    if (i.a.kind == Source::Kind::kRegister) target = TakeAlike(i);
+    if (i.b.kind == Source::Kind::kConstant) {
+      std::memcpy(&target, warp_.launch->constants[i.b.index] + i.b.value, sizeof target);
+    } else if (i.flow == Flow::kAbsoluteReturn || i.a.kind != Source::Kind::kRegister) {
+      target += AbsoluteTarget(i.word, warp_.launch->architecture);
+    }
+    const auto index = program_.IndexOf(target, warp_.launch->code_address);
+    if (!index) {
+      warp_.Fail(Stop::Reason::kElsewhere, target);
       return;
     }
-    uint64_t target = TakeAlike(i) - warp_.launch->code_address;
-    if (i.flow == Flow::kAbsoluteReturn) target += static_cast<uint64_t>(i.word.Signed(34, 48) * 4);
-    if (target % kWordBytes != 0 || target / kWordBytes >= program_.size()) {
-      warp_.Fail(Stop::Reason::kRefused, 0, "a call of a function of the driver's");
-      return;
-    }
-    warp_.pc = static_cast<uint32_t>(target / kWordBytes);
+    warp_.pc = *index;
   }
   // The address in the first thread's register; threads that have another are left behind.
   uint64_t TakeAlike(const Instruction& i) {
@@ -258,6 +278,28 @@ class Runner {
     Release();
   }
 
+  void SetConvergence(uint8_t barrier) {
+    uint32_t* const row = warp_.convergence[barrier];
+    Warp::Region& region = warp_.regions[barrier];
+    const uint32_t* const mask = warp_.ActiveRow();
+    const uint32_t stack = warp_.registers[kStackPointer][First(warp_.active)];
+    if (region.pc != warp_.pc || region.stack != stack) region.threads = 0;
+    const uint32_t before = region.threads & ~warp_.exited & ~warp_.active;
+    const uint32_t together = before | warp_.active;
+    region = {warp_.pc, stack, together};
+    for (int lane = 0; lane < kLanes; ++lane) {
+      row[lane] = (together & mask[lane]) | (row[lane] & ~mask[lane]);
+    }
+    if (before == 0) return;
+    for (uint32_t rest = before; rest != 0; rest &= rest - 1) row[First(rest)] = together;
+    for (Path& path : warp_.paths) {
+      if (path.state == State::kConverging && path.barrier == barrier &&
+          (path.threads & ~before) == 0) {
+        path.wanted = together;
+      }
+    }
+  }
+
   void Converge(const Instruction& i) {
     LeaveOthers();
     const auto barrier = static_cast<uint8_t>(i.Bits(16, 4));
@@ -265,6 +307,7 @@ class Runner {
     const uint32_t wanted = row[First(warp_.running)];
     KeepAlike([&](int lane) { return row[lane] == wanted; });
     if ((wanted & ~warp_.exited & ~warp_.running) == 0) {
+      warp_.regions[barrier].threads &= ~warp_.running;
       ++warp_.pc;
       return;
     }
@@ -328,6 +371,7 @@ class Runner {
   }
   void LeaveConvergence(uint8_t barrier, uint32_t leaving) {
     for (uint32_t& wanted : warp_.convergence[barrier]) wanted &= ~leaving;
+    warp_.regions[barrier].threads &= ~leaving;
     for (Path& path : warp_.paths) {
       if (path.state == State::kConverging && path.barrier == barrier) path.wanted &= ~leaving;
     }
@@ -345,6 +389,9 @@ class Runner {
       std::vector<Path> going;
       std::erase_if(warp_.paths, [&](const Path& other) {
         if (!WaitsWith(path, other)) return false;
+        if (other.state == State::kConverging) {
+          warp_.regions[other.barrier].threads &= ~other.threads;
+        }
         const auto same = std::find_if(going.begin(), going.end(),
                                        [&](const Path& one) { return one.pc == other.pc + 1; });
         if (same != going.end()) {

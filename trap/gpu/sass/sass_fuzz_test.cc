@@ -17,7 +17,8 @@
 namespace phantora::sass {
 namespace {
 
-constexpr uint64_t kAt = 0x10000, kBytes = 1 << 16;  // low, so that small numbers are addresses
+constexpr uint64_t kAt = 0x10000, kBytes = 1 << 16,
+                   kPieceAt = 0x100000;  // low, so that small numbers are addresses
 
 int programs = 20'000;
 uint64_t seed = 1;
@@ -100,6 +101,13 @@ class Maker {
         Put(word, 16, 8, 0);
         Put(word, 34, 48, (Below(64) - 32) * 4);
         return;
+      case OperandKind::kAbsoluteTarget:
+        Put(word, 16, 8, 0);
+        Put(word, 34, 48, (Below(2) == 0 ? Below(64) : kPieceAt / kWordBytes + Below(8)) * 4);
+        return;
+      case OperandKind::kWarpState:
+        Put(word, operand.at, 8, 16 + Below(16));
+        return;
       case OperandKind::kAddress:
         Put(word, 40, 24, Below(4) == 0 ? random_() : Below(64) * 16);
         for (const int at : {70, 71, 76, 90, 91}) Put(word, at, 1, 1);
@@ -161,7 +169,10 @@ TEST(SassFuzzTest, AnyCodeEnds) {
       code.push_back(word);
     }
     code.push_back(Exit());
-    const Program program(CodeOf(code), architecture);
+    // Code elsewhere, of some.
+    std::vector<Program::Piece> pieces;
+    if (maker.Below(4) == 0) pieces.push_back({.address = kPieceAt, .code = CodeOf(code)});
+    const Program program(CodeOf(code), architecture, std::move(pieces));
     for (uint32_t at = 0; at < program.size(); ++at) accepted += program.IsUnderstood(at) ? 1 : 0;
     words += program.size();
     Launch launch = {
@@ -170,6 +181,7 @@ TEST(SassFuzzTest, AnyCodeEnds) {
         .cluster = {static_cast<uint32_t>(1 + maker.Below(architecture >= 90 ? 2 : 1)), 1, 1},
         .registers = static_cast<int>(maker.Below(256)),
         .shared_bytes = static_cast<uint32_t>(maker.Below(4096)),
+        .together = maker.Below(4) == 0,
         .constants = {}};
     launch.constants[0] = bank;
     done += executor.Run(launch, program, space, 20'000, NeverInterrupted).done() ? 1 : 0;

@@ -8,6 +8,7 @@ namespace phantora::sass {
 enum SpecialRegister : int {
   kLaneId = 0x00,
   kVirtualId = 0x03,
+  kThread = 0x20,  // 16, 10 and 6 bits of x, y and z
   kThreadX = 0x21,
   kThreadY = 0x22,
   kThreadZ = 0x23,
@@ -38,6 +39,8 @@ constexpr const char* SpecialRegisterName(int number) {
       return "SR_LANEID";
     case kVirtualId:
       return "SR_VIRTID";
+    case kThread:
+      return "SR_TID";
     case kThreadX:
       return "SR_TID.X";
     case kThreadY:
@@ -80,6 +83,39 @@ constexpr const char* SpecialRegisterName(int number) {
       return "SR_CgaCtaId";
     case kZero:
       return "SRZ";
+    default:
+      return nullptr;
+  }
+}
+
+// Registers of a warp, of which BMOV has more than these.
+inline constexpr int kThreadsExited = 24, kThreadsActive = 26;
+// A bit of each thread's state. Those that have the last one set do not go on: functions of the
+// driver's set it for the threads that have not called them, until they return.
+inline constexpr int kThreadState = 16, kThreadsHeld = 20, kThreadStateEnd = 21;
+// What these are for is not known; the same functions save them, and restore them.
+inline constexpr int kOptStack = 28, kApiCallDepth = 29;
+// nullptr: not one that is known.
+constexpr const char* WarpStateName(int number) {
+  switch (number) {
+    case kThreadState:
+      return "THREAD_STATE_ENUM.0";
+    case kThreadState + 1:
+      return "THREAD_STATE_ENUM.1";
+    case kThreadState + 2:
+      return "THREAD_STATE_ENUM.2";
+    case kThreadState + 3:
+      return "THREAD_STATE_ENUM.3";
+    case kThreadState + 4:
+      return "THREAD_STATE_ENUM.4";
+    case kThreadsExited:
+      return "MEXITED";
+    case kThreadsActive:
+      return "MACTIVE";
+    case kOptStack:
+      return "OPT_STACK";
+    case kApiCallDepth:
+      return "API_CALL_DEPTH";
     default:
       return nullptr;
   }

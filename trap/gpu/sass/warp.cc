@@ -46,6 +46,7 @@ void Warp::Start(LaunchState& launch_state, BlockState& block_state, uint32_t in
   uniform_predicates[kTrue] = true;
   std::memset(convergence, 0,
               static_cast<size_t>(launch->convergence_registers) * sizeof convergence[0]);
+  regions = {};
   paths.clear();
   paths.push_back({.pc = 0, .threads = valid});
   cluster_phase = group_phase = 0;
@@ -53,6 +54,7 @@ void Warp::Start(LaunchState& launch_state, BlockState& block_state, uint32_t in
   gives_way = repeats = false;
   barrier_count = 0;
   barrier_result = false;
+  thread_state = {};
   stop = {};
   std::fill(local_.begin(), local_.end(), 0);
 }

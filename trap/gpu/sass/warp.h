@@ -30,6 +30,7 @@ struct Stop {
     kOutOfRange,   // beyond shared, local or constant memory
     kTrap,         // the program says so: an assertion
     kBadTarget,    // a jump to where there is no instruction
+    kElsewhere,    // to `address`, whose code is not in the program
     kRefused,      // an instruction that is not understood, with certain operands
     kDeadlock,     // nobody can go on
     kTooLong,      // more instructions than the launch may take
@@ -132,12 +133,20 @@ class Warp {
   bool uniform_predicates[8];
   // Convergence registers, as each thread has them: who is to come together with it.
   uint32_t convergence[16][kLanes];
+  // Of each: where it was set last, and who is between there and where they come together. Threads
+  // that come there later are waited for, too, if their stack is as deep: in a function that calls
+  // itself the place is the same, and they have another.
+  struct Region {
+    uint32_t pc = 0, stack = 0, threads = 0;
+  };
+  std::array<Region, 16> regions;
 
   uint32_t active = 0;   // threads that execute the instruction at hand
   uint32_t running = 0;  // threads of the path at hand, guarded out or not
   uint32_t valid = 0;    // threads that there are
   uint32_t exited = 0;   // all others included
   uint32_t pc = 0;
+  uint64_t address = 0;  // of the instruction at hand, if it reads that
   std::vector<Path> paths;
 
   LaunchState* launch = nullptr;
@@ -153,6 +162,8 @@ class Warp {
   bool repeats = false;        // it has to look again itself
   uint32_t barrier_count = 0;  // results of BAR.RED, for B2R.RESULT
   bool barrier_result = false;
+  // Bits of threads' states, as BMOV has them; the last holds threads back.
+  std::array<uint32_t, 5> thread_state{};
   Stop stop;
 
   Warp();
@@ -182,6 +193,9 @@ class Warp {
   }
   // Where a lane's local memory at `address` is, at least `bytes` of it; nullptr beyond its ends.
   uint8_t* Local(int lane, uint32_t address, uint32_t bytes) {
+    // From the upper end it is counted by negative numbers, too: the driver's functions have there
+    // what is theirs.
+    if (address >= 0u - kWindowBytes / 2) address &= kWindowBytes - 1;
     if (address >= kWindowBytes || bytes > kWindowBytes - address) return nullptr;
     const uint32_t below_end = kWindowBytes - address;
     if (below_end > local_bytes_ && !GrowLocal(below_end)) return nullptr;

@@ -108,7 +108,7 @@ TEST_F(GpuSharingTest, AFailureAndARemovalMakeRoom) {
   last.Kernel(10, kFull).Submit();
   timelines_.Submit(kProcess, At(0), At(0), VirtualSpan());
   timelines_.Submit(kProcess, At(0), At(4), VirtualSpan());
-  failing.channel()->Fail(kMmuFault, 0, services_);
+  failing.channel()->Fail(kMmuFault, {}, services_);
   timelines_.Submit(kProcess, At(4), At(6), VirtualSpan());
   timelines_.Remove(removed.channel().get());
   removed.Destroy();

@@ -365,7 +365,7 @@ TEST_F(SharedWorkTest, AFailureGivesItUp) {
   Share(one, {.id = 7});
   one.Submit();
   Submit(kProcess, 0, 0);
-  one.channel()->Fail(kMmuFault, 0, services_);
+  one.channel()->Fail(kMmuFault, {}, services_);
   EXPECT_EQ(shared_->log, "prepare 7\nstart 7 at 0\nforget 7\n");
   EXPECT_FALSE(timelines_.WaitsForOthers(kProcess));
   two.Copy(5).Submit();

@@ -159,7 +159,7 @@ EmulatedCluster::EmulatedCluster(const Options& options, Parts parts)
       KernelExecution::Budget budget = KernelExecution::kUnlimited;
       if (most == SessionOptions::kSmallExecution) {
         budget = {.per_launch = SessionOptions::kSmallExecution};
-        budget.ShareBy(options.plan->hosts() * options.plan->gpus_per_host());
+        budget.ShareBy(options.plan->processes());
       } else if (most) {
         budget.per_launch = static_cast<uint64_t>(*most);
       }
@@ -195,6 +195,11 @@ void EmulatedCluster::MakeNccl() {
       NcclRuntime::Options{.network = &fabric_->network(),
                            .planner = &planner_,
                            .largest_reduction = static_cast<uint64_t>(session.largest_reduction),
+                           .is_real =
+                               [this, &session](pid_t process) {
+                                 return session.reduces_what_is_real && execution_ != nullptr &&
+                                        execution_->IsReal(process);
+                               },
                            .unknowns = unknowns_.get(),
                            .timed = simulated(),
                            .events = simulated() ? &fabric_->events() : nullptr,

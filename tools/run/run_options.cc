@@ -291,6 +291,7 @@ void Parser::AddNccl() {
   app_.add_option_function<std::string>(
           "--nccl-reduce",
           [this](const std::string& given) {
+            options_.reduces_what_is_real = false;
             if (given == "full") {
               options_.largest_reduction = std::numeric_limits<int64_t>::max();
             } else {
@@ -298,7 +299,8 @@ void Parser::AddNccl() {
             }
           },
           "bytes of the largest NCCL reduction whose result is computed; of larger ones it is "
-          "what rank 0 contributed. 'full' computes all; so does --execute all")
+          "what rank 0 contributed. 'full' computes all; so does --execute all, and by default as "
+          "long as every kernel of the ranks was executed")
       ->check(CheckBytes)
       ->type_name("BYTES|full")
       ->default_str(absl::StrCat(options_.largest_reduction))

@@ -33,6 +33,8 @@ struct RunPlan {
 
   int gpus_per_host() const { return cluster.host.gpus; }
   int hosts() const { return job ? cluster.hosts : 1; }
+  // That use GPUs, as far as is known.
+  int processes() const { return job ? job->processes : gpus_per_host(); }
 
   // The command with the environment that it gets; `rank_outputs`: descriptors that ranks write
   // their output and their errors to.

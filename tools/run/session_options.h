@@ -33,6 +33,7 @@ struct SessionOptions {
   // Thread instructions of the most expensive kernel that is executed; 0: none is, nullopt: all are.
   std::optional<int64_t> execute = kSmallExecution;
   int64_t largest_reduction = 1 << 20;  // bytes; of larger ones NCCL's result is rank 0's share
+  bool reduces_what_is_real = true;     // whatever its size, of ranks that have computed all so far
   std::string driver = "auto";
   bool force_driver_abi = false;
   std::string log_calls;  // a file; empty for none

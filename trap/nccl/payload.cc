@@ -89,6 +89,12 @@ bool Payload::AreZeros(absl::Span<const NcclShare> shares, uint64_t bytes) {
   return true;
 }
 
+bool Payload::AreReal(absl::Span<const NcclShare> shares) const {
+  return std::all_of(shares.begin(), shares.end(), [this](const NcclShare& share) {
+    return ranks_.at(share.ticket).is_real;
+  });
+}
+
 void Payload::Reduce(absl::Span<const NcclShare> shares, uint64_t bytes) {
   const nccl::Entry& entry = shares[0].entry;
   const bool scatters = entry.operation == Operation::kReduceScatter;
@@ -104,7 +110,7 @@ void Payload::Reduce(absl::Span<const NcclShare> shares, uint64_t bytes) {
     }
     return;
   }
-  if (input > largest_reduction_) {
+  if (input > largest_reduction_ && !AreReal(shares)) {
     ++uncomputed_;
     const NcclShare& first = shares[0];
     // The first last: it may reduce in place.

@@ -13,18 +13,20 @@
 namespace phantora {
 
 // Copies are carried out. Reductions of at most `largest_reduction` bytes (of a rank's
-// contribution) are too; of larger ones the result is what rank 0 contributed, which is counted.
+// contribution) are too, and those of which every contribution is real; of other ones the result is
+// what rank 0 contributed, which is counted.
 // Memory that was never written stays so, and costs nothing.
 class Payload : public PayloadMover {
  public:
   Payload(uint64_t largest_reduction, Unknowns* unknowns)
       : largest_reduction_(largest_reduction), unknowns_(unknowns) {}
 
-  // Where the addresses of a ticket mean something.
-  void Add(NcclTicket ticket, std::shared_ptr<GpuContext> context) {
-    contexts_[ticket] = std::move(context);
+  // Where the addresses of a ticket mean something. `is_real`: its program has computed what is
+  // there, no kernel of it was left out.
+  void Add(NcclTicket ticket, std::shared_ptr<GpuContext> context, bool is_real = false) {
+    ranks_[ticket] = {std::move(context), is_real};
   }
-  void Remove(NcclTicket ticket) { contexts_.erase(ticket); }
+  void Remove(NcclTicket ticket) { ranks_.erase(ticket); }
 
   // Reductions that were not computed.
   uint64_t uncomputed() const { return uncomputed_; }
@@ -33,13 +35,14 @@ class Payload : public PayloadMover {
   void Message(const NcclShare& send, const NcclShare& receive) override;
 
  private:
-  AddressSpace& MemoryOf(const NcclShare& share) { return contexts_.at(share.ticket)->memory; }
+  AddressSpace& MemoryOf(const NcclShare& share) { return ranks_.at(share.ticket).context->memory; }
   void Copy(const NcclShare& to, uint64_t destination, const NcclShare& from, uint64_t source,
             uint64_t bytes);
   void AllGather(absl::Span<const NcclShare> shares, uint64_t bytes);
   void Reduce(absl::Span<const NcclShare> shares, uint64_t bytes);
   // Is every rank's contribution, of `bytes`, known to be zeros that any reduction leaves zeros?
   bool AreZeros(absl::Span<const NcclShare> shares, uint64_t bytes);
+  bool AreReal(absl::Span<const NcclShare> shares) const;
   // `length` bytes at `at` of every rank's input, which belong to the part of it that begins at
   // `part`. False if memory was not there.
   bool ReducePiece(absl::Span<const NcclShare> shares, absl::Span<const NcclShare> receivers,
@@ -50,7 +53,11 @@ class Payload : public PayloadMover {
   const uint64_t largest_reduction_;
   Unknowns* const unknowns_;
   uint64_t uncomputed_ = 0;
-  absl::flat_hash_map<NcclTicket, std::shared_ptr<GpuContext>> contexts_;
+  struct Rank {
+    std::shared_ptr<GpuContext> context;
+    bool is_real = false;
+  };
+  absl::flat_hash_map<NcclTicket, Rank> ranks_;
 };
 
 }  // namespace phantora

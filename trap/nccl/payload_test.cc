@@ -97,6 +97,20 @@ TEST_F(PayloadTest, ReductionsOfZerosAreZerosWhateverTheirSize) {
   EXPECT_EQ(payload_.uncomputed(), 1u);
 }
 
+TEST_F(PayloadTest, LargeReductionsAreComputedIfWhatIsContributedIs) {
+  MakeRanks(2);
+  constexpr uint64_t kCount = 1 << 20;
+  for (int rank = 0; rank < 2; ++rank) Put(rank, kIn, {1, 2});
+  payload_.Add(Ticket(0), ranks_[0].context, true);
+  Run(Of(Operation::kAllReduce, kCount));
+  EXPECT_EQ(payload_.uncomputed(), 1u);
+  EXPECT_EQ(Get(0, kOut, 2), (Words{1, 2}));
+  payload_.Add(Ticket(1), ranks_[1].context, true);
+  Run(Of(Operation::kAllReduce, kCount));
+  EXPECT_EQ(payload_.uncomputed(), 1u);
+  EXPECT_EQ(Get(0, kOut, 2), (Words{2, 4}));
+}
+
 TEST_F(PayloadTest, BroadcastInPlace) {
   MakeRanks(3);
   for (int rank = 0; rank < 3; ++rank) Put(rank, kIn, {rank});

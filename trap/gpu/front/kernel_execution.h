@@ -30,16 +30,16 @@ class KernelExecution {
     uint64_t per_launch = 50'000'000;
     // A process begins with `at_first` and gets `per_launch_on_average` more by every launch. 0: as
     // much as it wants.
-    uint64_t at_first = 4'000'000'000;
-    uint64_t per_launch_on_average = 2'000'000;
+    uint64_t at_first = 20'000'000'000;
+    uint64_t per_launch_on_average = 4'000'000;
     // Is never too much, so that programs that decide by small results always see them. Once a
     // launch of a process was skipped, what it computes is not its own any more, and this is all it
     // gets.
     uint64_t always = 100'000;
 
-    // For a run of that many GPUs, which this machine's processors all compute for.
-    void ShareBy(int gpus) {
-      at_first = std::max(at_first / static_cast<uint64_t>(std::max(gpus, 1)), kLeastAtFirst);
+    // For a run of that many processes, which this machine's processors all compute for.
+    void ShareBy(int processes) {
+      at_first = std::max(at_first / static_cast<uint64_t>(std::max(processes, 1)), kLeastAtFirst);
     }
     static constexpr uint64_t kLeastAtFirst = 200'000'000;
   };
@@ -71,6 +71,12 @@ class KernelExecution {
   void ProcessDied(pid_t process);
   // Counts a launch that somebody else could not carry out.
   void NotExecuted(pid_t process, const std::string& title, const std::string& why);
+
+  // Whether all kernels of the process were executed so far.
+  bool IsReal(pid_t process) const {
+    const auto found = processes_.find(process);
+    return found != processes_.end() && found->second.skipped == 0;
+  }
 
   // Bytes of a GPU's memory go to the host's: what the program does next may depend on them. The
   // first that come after a launch of the same process that was not executed are worth a warning.

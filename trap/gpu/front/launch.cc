@@ -6,7 +6,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "profiles/kernels/code_fingerprint.h"
 #include "trap/gpu/front/kernel_execution.h"
 #include "trap/gpu/front/qmd_queue.h"
 #include "trap/gpu/kernels/internal_kernels.h"
@@ -210,15 +209,16 @@ void QmdQueue::FindCooperative(ExecutionContext& context, Running& running, uint
   const auto& bank = running.qmd.constants[0];
   const uint64_t at = KernelAddressAt(running.qmd);
   uint64_t program = 0;
-  uint8_t prefix[kPrefixBytes];
   if (context.services.namer == nullptr || !bank.valid || bank.bytes < at + sizeof program ||
-      context.memory().Read(bank.address + at, &program, sizeof program) ||
-      context.memory().Read(program, prefix, sizeof prefix)) {
+      context.memory().Read(bank.address + at, &program, sizeof program)) {
     return;
   }
+  uint64_t fingerprint = 0;
+  context.services.internal_kernels->Identify(context.memory(), program, fingerprint);
+  if (fingerprint == 0) return;
   // Launches of one kernel are alike, whoever's code comes first.
-  running.fingerprint = PrefixFingerprint(prefix);
-  running.known = NameOf(context, program, running.fingerprint);
+  running.fingerprint = fingerprint;
+  running.known = NameOf(context, program, fingerprint);
   running.entry_bytes = static_cast<uint32_t>(entry_bytes);
 }
 

@@ -85,9 +85,27 @@ def inside(pattern, gpu_of, architecture):
         emit(dict(case=name, pid=child, status=status, at=time.perf_counter()))
 
 
+def personality(gpu, folder):
+    """What phantora-run is given for it. `sm86` is no product: an A100 that says it is of that generation."""
+    if gpu != "sm86":
+        return gpu
+    source = os.path.join(os.path.dirname(__file__), "../../profiles/data/a100-sxm4-80gb/personality.json")
+    with open(source) as file:
+        text = file.read()
+    path = os.path.join(folder, "sm86.json")
+    with open(path, "w") as file:
+        file.write(text.replace('"compute_capability": [8, 0]', '"compute_capability": [8, 6]'))
+    return path
+
+
 def outside(program, options, gpu):
     """Runs the cases on an emulated GPU; a list of (case, op, verdict, why)."""
-    command = [options.phantora, "--gpu", gpu, "--host-time", "fixed", "--no-status", "--verbose"]
+    with tempfile.TemporaryDirectory() as folder:
+        return run_outside(program, options, gpu, personality(gpu, folder))
+
+
+def run_outside(program, options, gpu, given):
+    command = [options.phantora, "--gpu", given, "--host-time", "fixed", "--no-status", "--verbose"]
     command += ["--execute", str(options.execute), "--", sys.executable, program, "--inside"]
     command += ["--gpu", gpu, "--only", options.only]
     with tempfile.TemporaryFile("w+", errors="replace") as log:

@@ -2,10 +2,13 @@
 // harms nothing. What only the GPU notices (a graph whose memory has been unmapped since) must end
 // as CUDA_ERROR_ILLEGAL_ADDRESS, stay in that context for good, and leave other processes alone.
 //   --other  be only the other process: work and check for some seconds
+#include <poll.h>
 #include <unistd.h>
 
 #include <cstdio>
+#include <functional>
 #include <string>
+#include <utility>
 
 #include "test/tracees/kernels.h"
 #include "test/tracees/tracee.h"
@@ -139,12 +142,12 @@ void TestFault(Kind kind) {
   _exit(0);
 }
 
-void BeTheOther(double seconds) {
+// Until `is_over` says so, but one round at least.
+void BeTheOther(const std::function<bool()>& is_over) {
   Context context;
   Stream stream;
   DeviceMemory memory(2 * kMiB);
   PinnedMemory pinned(kMiB);
-  const double end = Seconds() + seconds;
   uint64_t rounds = 0;
   do {
     FillPattern(pinned.as(), kMiB, rounds);
@@ -155,7 +158,7 @@ void BeTheOther(double seconds) {
     stream.Synchronize();
     CheckBytes(pinned.as(), want.data(), kMiB, "beside a faulting process");
     ++rounds;
-  } while (Seconds() < end);
+  } while (!is_over());
   printf("%d rounds beside the faulting processes\n", static_cast<int>(rounds));
 }
 
@@ -163,14 +166,29 @@ void BeTheOther(double seconds) {
 
 TRACEE(illegal_access) {
   if (args.Has("other")) {
-    BeTheOther(static_cast<double>(args.Number("seconds", 5)));
+    const double end = Seconds() + static_cast<double>(args.Number("seconds", 5));
+    BeTheOther([end] { return Seconds() >= end; });
     return;
   }
-  const pid_t other = ForkChild([] { BeTheOther(3); });
+  // The other works from before the first fault until after the last, however long that is.
+  int begun[2], over[2];
+  if (pipe(begun) != 0 || pipe(over) != 0) Fail("no pipes");
+  const pid_t other = ForkChild([&] {
+    close(over[1]);
+    bool first = true;
+    BeTheOther([&] {
+      if (std::exchange(first, false) && write(begun[1], "x", 1) != 1) Fail("nobody waits");
+      pollfd end = {.fd = over[0], .events = POLLIN, .revents = 0};
+      return poll(&end, 1, 0) != 0;
+    });
+  });
+  char byte = 0;
+  if (read(begun[0], &byte, 1) != 1) Fail("the other does not begin");
   WaitForChild(ForkChild([] { TestRefused(); }));
   WaitForChild(ForkChild([] { TestFault(Kind::kWrite); }));
   WaitForChild(ForkChild([] { TestFault(Kind::kRead); }));
+  close(over[1]);
   WaitForChild(other);
   // And a new process finds the device in order.
-  WaitForChild(ForkChild([] { BeTheOther(0.1); }));
+  WaitForChild(ForkChild([] { BeTheOther([] { return true; }); }));
 }

@@ -82,6 +82,8 @@ Progress KernelExecution::Run(ExecutionContext& context, const Launch& wanted) {
                          .shared_window = wanted.shared_window,
                          .local_window = wanted.local_window,
                          .together = wanted.together,
+                         // Of inputs that were not made an assertion says nothing.
+                         .keeps_trapped = process.skipped == 0,
                          .constants = {}};
   for (size_t bank = 0; bank < launch.constants.size(); ++bank) {
     const Qmd::ConstantBuffer& from = qmd.constants[bank];

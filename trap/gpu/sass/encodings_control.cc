@@ -58,6 +58,8 @@ std::vector<EncodingRow> ControlRows() {
       {0x150, "4", "RET.REL", "86=,.NODEC", "r24*2 t =85+1:0 =87+4:7", nullptr, kI, Flow::kReturn},
       {0x150, "4", "RET.ABS", "86=,.NODEC", "r24*2 T =85+1:1 =87+4:7", nullptr, kI,
        Flow::kAbsoluteReturn},
+      // Set and reset by the driver's functions around their locks: whether a warp may be stopped
+      // there, it seems (Maxwell has an IDE). nvdisasm has no name for it.
       {0x151, "4", "IDE", "84=.DI", "i34+20", Always<&Nothing>},
       {0x158, "4", "BRXU", "", "u24*2 t =87+4:7 =91+1:1", nullptr, kI,
        Flow::kUniformIndirectBranch},

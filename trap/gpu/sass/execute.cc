@@ -192,8 +192,7 @@ Outcome Executor::Run(const Launch& launch, const Program& program, AddressSpace
     if (all.state.met_order) program.NeedsOrder();
     Outcome outcome = {.stop = all.stop.reason != Stop::Reason::kNone ? all.stop : why,
                        .thread_instructions = all.thread_instructions()};
-    // What a program had written that ends itself is there, such as what its assertion says.
-    if (outcome.done() || outcome.stop.reason == Stop::Reason::kTrap) {
+    if (outcome.done() || (launch.keeps_trapped && outcome.stop.reason == Stop::Reason::kTrap)) {
       LaunchMemory* const memory = &all.memory;
       Commit({&memory, 1}, outcome);
     }

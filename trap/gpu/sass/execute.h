@@ -27,6 +27,8 @@ struct Launch {
   // Generic addresses of shared and local memory; 0 for those that GPUs have had.
   uint64_t shared_window = 0, local_window = 0;
   bool together = false;  // all blocks are under way at one time, since any may wait for any other
+  // What it has written when it traps becomes visible, such as what its assertion says.
+  bool keeps_trapped = false;
   // By number; missing ones are zeros, as is what lies beyond their ends.
   std::array<absl::Span<const uint8_t>, 8> constants;
 };

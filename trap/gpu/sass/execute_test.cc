@@ -150,6 +150,16 @@ TEST_F(ExecuteTest, AFaultLeavesNothingBehind) {
   for (uint32_t i = 0; i < 32; ++i) EXPECT_EQ(At(i), 0u);
 }
 
+TEST_F(ExecuteTest, WhatATrappedLaunchHasWrittenIsKeptIfThatIsWanted) {
+  // BPT.TRAP
+  const auto words = Joined(WithAddress(), {StoreWord(4, 0), {0x000000040000795c, 0x00300000}});
+  EXPECT_EQ(Run(words).stop.reason, Stop::Reason::kTrap);
+  EXPECT_EQ(At(5), 0u);
+  launch_.keeps_trapped = true;
+  EXPECT_EQ(Run(words).stop.reason, Stop::Reason::kTrap);
+  EXPECT_EQ(At(5), 5u);
+}
+
 TEST_F(ExecuteTest, MisalignedAccessesFail) {
   const Outcome outcome =
       Run(Joined(WithAddress(), {MultiplyAddImmediate(4, 4, 1, 0), StoreWord(4, 0), Exit()}));

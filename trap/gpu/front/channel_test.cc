@@ -238,6 +238,39 @@ TEST_F(ChannelTest, AClusterLaunchStatesItsGridInClusters) {
   EXPECT_EQ(qmd->cluster.count(), 2u);
 }
 
+TEST_F(ChannelTest, ACooperativeLaunchStatesItsGridInWhatRunsTogether) {
+  const auto bytes = QmdBuilder()
+                         .Set(25, 23, 4)
+                         .Set(1055, 1024, 1)
+                         .Set(1071, 1056, 1)
+                         .Set(1103, 1088, 1)
+                         .Set(2223, 2208, 8)
+                         .Set(2239, 2224, 2)
+                         .Set(2255, 2240, 1)
+                         .bytes();
+  const auto qmd = DecodeQmd(bytes);
+  ASSERT_TRUE(qmd);
+  EXPECT_EQ(qmd->grid.x, 8u);
+  EXPECT_EQ(qmd->grid.y, 2u);
+  EXPECT_EQ(qmd->cluster.count(), 0u);
+}
+
+TEST_F(ChannelTest, OfLinesInOnePlaceTheLastIsLeft) {
+  Write(kData, std::array<uint32_t, 4>{1, 2, 3, 4});
+  CopyMethods(kData, kData + 64, 4, 0, 4, 4, kPitchCopy | kMultiLine);
+  EXPECT_EQ(Run(), Channel::State::kIdle);
+  EXPECT_EQ(Read(kData + 64), 4u);
+  // As many as there may be, and at once.
+  CopyMethods(kData, kData + 64, 0, 0, 4, ~uint32_t{0}, kPitchCopy | kMultiLine);
+  EXPECT_EQ(Run(), Channel::State::kIdle);
+  EXPECT_EQ(Read(kData + 64), 1u);
+}
+
+TEST_F(ChannelTest, MoreLinesThanAnybodyHasKillTheChannel) {
+  CopyMethods(kData, kData + 64, 0, 1, 4, ~uint32_t{0}, kPitchCopy | kMultiLine);
+  EXPECT_EQ(Run(), Channel::State::kDead);
+}
+
 TEST_F(ChannelTest, AnInterruptReachesTheSink) {
   Method(kComputeSubchannel, abi::compute::kSetReportSemaphoreD, {3});
   Method(0, abi::host::kNonStallInterrupt, {0});

@@ -110,6 +110,9 @@ Progress CopyObject::StartTransfer(ExecutionContext& context, uint32_t flags) {
   }
   if (Remap(flags)) {
     if (remap.FromSource() || remap.LeavesHoles()) {
+      if (lines > TransferQueue::kMostLines && length > 0) {
+        return context.Fail(kCopyEngineError, transfer.source, "a remapped copy of too many lines");
+      }
       swizzle_lines_ = length == 0 ? 0 : lines;
       swizzle_line_ = swizzle_element_ = 0;
       Start(context, length * remap.destination_bytes() * lines, remap.FromSource());

@@ -46,6 +46,7 @@ inline constexpr uint32_t kGrClassError = 69;
 inline constexpr uint32_t kGrException = 13;  // of a multiprocessor
 inline constexpr uint32_t kMmuFault = 31;
 inline constexpr uint32_t kPbdmaError = 32;
+inline constexpr uint32_t kCopyEngineError = 39;
 
 // What executing work costs this process, in units of about ten nanoseconds. One
 // step of a channel gets a budget; whoever uses it up yields, so that no rank keeps

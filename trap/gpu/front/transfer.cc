@@ -15,12 +15,35 @@ double TransferQueue::Traffic() const {
   return bytes;
 }
 
+void TransferQueue::Clear() {
+  transfers_.clear();
+  next_ = line_ = offset_ = 0;
+}
+
+Progress TransferQueue::Begin(ExecutionContext& context) {
+  const Transfer& transfer = transfers_[next_];
+  if (transfer.lines <= 1 || transfer.line_bytes == 0) return Progress::kDone;
+  // Of lines in one place the last is left.
+  if (transfer.destination_stride == 0) line_ = transfer.lines - 1;
+  if (transfer.lines - line_ <= kMostLines) return Progress::kDone;
+  // Most of them would find out that there is no such memory.
+  const uint64_t last = transfer.lines - 1;
+  const uint64_t to = transfer.destination + last * transfer.destination_stride;
+  const uint64_t from = transfer.source + last * transfer.source_stride;
+  Clear();
+  if (!context.memory().RangeAround(to)) return context.Fail(kMmuFault, to, "copy");
+  return context.Fail(kCopyEngineError, from, "a copy or fill of more than 67,108,864 lines");
+}
+
 Progress TransferQueue::Run(ExecutionContext& context) {
   while (next_ < transfers_.size()) {
     const Transfer& transfer = transfers_[next_];
     if (line_ >= transfer.lines || transfer.line_bytes == 0) {
       ++next_, line_ = 0, offset_ = 0;
       continue;
+    }
+    if (line_ == 0 && offset_ == 0) {
+      if (const Progress progress = Begin(context); progress != Progress::kDone) return progress;
     }
     if (context.budget <= 0) return Progress::kYield;
     const uint64_t affordable = static_cast<uint64_t>(context.budget) * kBytesPerUnit;
@@ -34,8 +57,7 @@ Progress TransferQueue::Run(ExecutionContext& context) {
                            : context.memory().Fill(to, piece, transfer.pattern, offset_);
     if (fault) {
       const char* what = transfer.pattern.empty() ? "copy" : "fill";
-      transfers_.clear();
-      next_ = line_ = offset_ = 0;
+      Clear();
       return context.Check(fault, what);
     }
     context.services.counters.copied_bytes += piece;

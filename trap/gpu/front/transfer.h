@@ -25,6 +25,10 @@ struct Transfer {
 // rank's gigabyte does not keep the others from being served.
 class TransferQueue {
  public:
+  // Of a transfer. Each costs this machine up to a microsecond, and simulated time stands still
+  // meanwhile: programs' matrices have fewer rows, and a rank that asks for more loses its channel.
+  static constexpr uint64_t kMostLines = uint64_t{1} << 26;
+
   bool empty() const { return next_ == transfers_.size(); }
   void Add(Transfer transfer) { transfers_.push_back(std::move(transfer)); }
   // Bytes that all of them together read and write in memory, of those not begun yet.
@@ -33,6 +37,10 @@ class TransferQueue {
   Progress Run(ExecutionContext& context);
 
  private:
+  // Looks at the transfer that is next, before its first line.
+  Progress Begin(ExecutionContext& context);
+  void Clear();
+
   std::vector<Transfer> transfers_;
   size_t next_ = 0;
   uint64_t line_ = 0;    // of transfers_[next_]

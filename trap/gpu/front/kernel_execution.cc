@@ -12,7 +12,9 @@ namespace {
 constexpr uint32_t kMostCode = 4 << 20, kMostUnknownCode = 64 << 10;
 // Of code that a kernel calls by its address: before and behind that, and how many such places.
 constexpr uint64_t kCodeBefore = 32 << 10, kCodeBehind = 64 << 10;
-constexpr size_t kMostPlaces = 16, kMostExtended = 256;
+constexpr size_t kMostPlaces = 16;
+// Programs that are kept with such code, of a process: of 8 MiB at most each, besides their own.
+constexpr size_t kMostExtended = 16;
 constexpr size_t kMostShapes = 1 << 16;
 constexpr size_t kMostRefusals = 1 << 12;
 

@@ -319,13 +319,15 @@ std::string Describe(const Outcome& outcome, const Program& program) {
       what = stop.what;
       break;
   }
-  std::string text = absl::StrFormat("%s at instruction 0x%x", what, stop.instruction * kWordBytes);
+  // From the beginning of the kernel, or an address where the code lies elsewhere.
+  const uint64_t at = program.AddressOf(stop.instruction, 0);
+  std::string text = absl::StrFormat("%s at instruction 0x%x", what, at);
   if (stop.reason == Stop::Reason::kRefused && stop.instruction < program.size() &&
       !program.IsUnderstood(stop.instruction)) {
     const Word word = program.data()[stop.instruction].word;
     text = absl::StrFormat("%s: %03x (%016x %016x) at instruction 0x%x",
                            program.Refusal(stop.instruction), word.low & 0xfff, word.low, word.high,
-                           stop.instruction * kWordBytes);
+                           at);
   } else if (stop.address != 0) {
     text += absl::StrFormat(", 0x%x", stop.address);
   }

@@ -33,6 +33,18 @@ void StoreRelease(uint8_t* to, const void* from, uint64_t length) {
   }
 }
 
+void ClearTaint(const AddressSpace::Piece& piece, uint64_t length) {
+  if (Taint* const taint = piece.memory->taint()) taint->Remove(piece.offset, length);
+}
+
+void CopyTaint(const AddressSpace::Piece& to, const AddressSpace::Piece& from, uint64_t length) {
+  const Taint* const source = from.memory->taint();
+  const bool any = source != nullptr && source->Any(from.offset, length);
+  if (!any) return ClearTaint(to, length);
+  if (to.memory->kind() != MemoryKind::kVidmem) return;
+  to.memory->MakeTaint().Copy(to.offset, source, from.offset, length);
+}
+
 }  // namespace
 
 bool AddressSpace::Map(uint64_t va, uint64_t length, std::shared_ptr<MemoryObject> memory,
@@ -110,7 +122,8 @@ AddressSpace::Fault AddressSpace::Read(uint64_t va, void* out, uint64_t length) 
   return std::nullopt;
 }
 
-AddressSpace::Fault AddressSpace::Write(uint64_t va, const void* data, uint64_t length) {
+AddressSpace::Fault AddressSpace::Write(uint64_t va, const void* data, uint64_t length,
+                                        OnTaint taint) {
   auto* from = static_cast<const uint8_t*>(data);
   while (length > 0) {
     auto piece = Find(va);
@@ -121,17 +134,19 @@ AddressSpace::Fault AddressSpace::Write(uint64_t va, const void* data, uint64_t 
     } else if (!piece->memory->Write(piece->offset, from, step)) {
       return va;
     }
+    if (taint == OnTaint::kClear) ClearTaint(*piece, step);
     from += step, va += step, length -= step;
   }
   return std::nullopt;
 }
 
-AddressSpace::Fault AddressSpace::Zero(uint64_t va, uint64_t length) {
+AddressSpace::Fault AddressSpace::Zero(uint64_t va, uint64_t length, OnTaint taint) {
   while (length > 0) {
     auto piece = Find(va);
     if (!piece) return va;
     const uint64_t step = std::min(length, piece->length);
     if (!piece->memory->Zero(piece->offset, step)) return va;
+    if (taint == OnTaint::kClear) ClearTaint(*piece, step);
     va += step, length -= step;
   }
   return std::nullopt;
@@ -148,9 +163,40 @@ AddressSpace::Fault AddressSpace::Copy(uint64_t destination, AddressSpace& sourc
     const CopyResult result =
         CopyMemory(*to->memory, to->offset, *from->memory, from->offset, step);
     if (result.copied < step) return result.read_failed ? source : destination;
+    CopyTaint(*to, *from, step);
     source += step, destination += step, length -= step;
   }
   return std::nullopt;
+}
+
+uint64_t AddressSpace::SetTaint(uint64_t va, uint64_t length, bool tainted) {
+  uint64_t without = 0;
+  while (length > 0) {
+    const auto piece = Find(va);
+    if (!piece) break;
+    const uint64_t step = std::min(length, piece->length);
+    if (piece->memory->kind() != MemoryKind::kVidmem) {
+      without += step;
+    } else if (tainted) {
+      piece->memory->MakeTaint().Add(piece->offset, step);
+    } else {
+      ClearTaint(*piece, step);
+    }
+    va += step, length -= step;
+  }
+  return without;
+}
+
+bool AddressSpace::IsTainted(uint64_t va, uint64_t length) {
+  while (length > 0) {
+    const auto piece = Find(va);
+    if (!piece) return false;
+    const uint64_t step = std::min(length, piece->length);
+    const Taint* const taint = piece->memory->taint();
+    if (taint != nullptr && taint->Any(piece->offset, step)) return true;
+    va += step, length -= step;
+  }
+  return false;
 }
 
 MemoryObject::Run AddressSpace::RunAt(uint64_t va, uint64_t length) {
@@ -191,6 +237,7 @@ AddressSpace::Fault AddressSpace::Fill(uint64_t va, uint64_t length,
       step = step / kPage * kPage;
       prepare(phase, kPage);
       if (!device->Repeat(piece->offset, buffer.data(), step / kPage)) return va;
+      ClearTaint(*piece, step);
     } else {
       if (device != nullptr && step > kPage) step = kPage - into;
       step = std::min(step, kFillBuffer / pattern.size() * pattern.size());

@@ -250,6 +250,42 @@ TEST_F(SparseCopyTest, AgreesWithAPlainCopy) {
   }
 }
 
+TEST(TaintOfMemory, GoesWithCopiesAndEndsWhereSomethingElseIsWritten) {
+  constexpr uint64_t kBytes = 0x10000, kHost = 0x900000;
+  AddressSpace space, other;
+  const auto memory = std::make_shared<OwnedMemory>(MemoryKind::kVidmem, kBytes);
+  ASSERT_TRUE(space.Map(0x100000, kBytes, memory, 0));
+  ASSERT_TRUE(space.Map(0x100000 + kBytes, kBytes,
+                        std::make_shared<OwnedMemory>(MemoryKind::kVidmem, kBytes), 0));
+  ASSERT_TRUE(
+      space.Map(kHost, kBytes, std::make_shared<OwnedMemory>(MemoryKind::kSysmem, kBytes), 0));
+  // The same memory elsewhere, as another process sees it.
+  ASSERT_TRUE(other.Map(0x5000, kBytes, memory, 0));
+
+  EXPECT_EQ(space.SetTaint(0x100000 + kBytes - 8, 16, true), 0u);  // over two objects
+  EXPECT_TRUE(other.IsTainted(0x5000 + kBytes - 1, 1));
+  EXPECT_FALSE(space.IsTainted(0x100000, kBytes - 8));
+  space.Copy(0x100000, space, 0x100000 + kBytes, 4);
+  EXPECT_TRUE(space.IsTainted(0x100000, 4));
+  EXPECT_FALSE(space.IsTainted(0x100004, 4));
+  const uint32_t word = 1;
+  space.Write(0x100000, &word, 2);
+  EXPECT_FALSE(space.IsTainted(0x100000, 2));
+  EXPECT_TRUE(space.IsTainted(0x100000, 4));
+  space.Write(0x100000, &word, 4, AddressSpace::OnTaint::kKeep);
+  EXPECT_TRUE(space.IsTainted(0x100000, 4));
+  space.Fill(0x100000, 4, {1, 2}, 0);
+  EXPECT_FALSE(space.IsTainted(0x100000, 4));
+  // The host's memory is not followed.
+  EXPECT_EQ(space.SetTaint(kHost - 8, 16, true), 0u);
+  EXPECT_EQ(space.SetTaint(kHost, 16, true), 16u);
+  space.Copy(kHost, space, 0x100000 + kBytes, 4);
+  EXPECT_FALSE(space.IsTainted(kHost, kBytes));
+  space.Copy(0x100000 + kBytes, space, kHost, 4);
+  space.Zero(0x100000 + kBytes - 8, 16);
+  EXPECT_FALSE(space.IsTainted(0x100000, 2 * kBytes));
+}
+
 TEST(VidmemHeapTest, RefusesBeyondCapacityAndReturnsOnRelease) {
   auto heap = std::make_shared<VidmemHeap>(100);
   auto first = VidmemHeap::Reserve(heap, 60);

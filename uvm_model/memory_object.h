@@ -4,6 +4,9 @@
 #define PHANTORA_UVM_MODEL_MEMORY_OBJECT_H_
 
 #include <cstdint>
+#include <memory>
+
+#include "uvm_model/taint.h"
 
 namespace phantora {
 
@@ -36,6 +39,14 @@ class MemoryObject {
   virtual bool Write(uint64_t offset, const void* data, uint64_t length) = 0;
   virtual bool Zero(uint64_t offset, uint64_t length) = 0;
 
+  // Which bytes of it are tainted; nullptr: none. Only video memory has any: what else there is the
+  // host may have written, unseen. AddressSpace keeps it.
+  Taint* taint() { return taint_.get(); }
+  Taint& MakeTaint() {
+    if (taint_ == nullptr) taint_ = std::make_unique<Taint>();
+    return *taint_;
+  }
+
   // The bytes from `offset` on, at most `length`: how many are alike, either zero and without any
   // memory behind them, or not known to be.
   struct Run {
@@ -63,6 +74,7 @@ class MemoryObject {
   const MemoryKind kind_;
   int gpu_ = -1;
   const uint64_t size_;
+  std::unique_ptr<Taint> taint_;
 };
 
 // Memory that the supervisor owns, in a sparse memfd. Nothing is allocated

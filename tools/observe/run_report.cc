@@ -117,7 +117,8 @@ Json RankReport(const RunRecorder::Rank& rank, bool with_plots) {
 Json Caveats(const RunDescription& run) {
   Json caveats = {
       "Kernels that take long or are not understood were not executed (the end of the run says how "
-      "many): outputs keep the old bytes, and what the program computed from them is wrong.",
+      "many, and how much of what the host read depends on them): what the program computed from "
+      "their outputs is wrong.",
       absl::StrCat("Times of kernels come from ", run.price_source,
                    "; those of copies from the bandwidth of the hardware. Where a source says "
                    "placeholder, the time is not a prediction."),

@@ -163,8 +163,9 @@ EmulatedCluster::EmulatedCluster(const Options& options, Parts parts)
       } else if (most) {
         budget.per_launch = static_cast<uint64_t>(*most);
       }
-      execution_ = std::make_unique<KernelExecution>(options.plan->profile.sm_architecture(), budget,
-                                                     &EndIsAskedFor);
+      execution_ = std::make_unique<KernelExecution>(
+          options.plan->profile.sm_architecture(), budget,
+          SkippedOutputs(options.session->skipped, pages_), &EndIsAskedFor);
       services_.execution = execution_.get();
     }
     scheduler_.Simulate(&timelines_);
@@ -195,10 +196,10 @@ void EmulatedCluster::MakeNccl() {
       NcclRuntime::Options{.network = &fabric_->network(),
                            .planner = &planner_,
                            .largest_reduction = static_cast<uint64_t>(session.largest_reduction),
-                           .is_real =
+                           .knows_taint =
                                [this, &session](pid_t process) {
                                  return session.reduces_what_is_real && execution_ != nullptr &&
-                                        execution_->IsReal(process);
+                                        execution_->KnowsTaint(process);
                                },
                            .unknowns = unknowns_.get(),
                            .timed = simulated(),

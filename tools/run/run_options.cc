@@ -66,7 +66,6 @@ std::string CheckBytes(const std::string& given) {
   return absl::StrCat("'", given, "' is neither 'full' nor a number of bytes");
 }
 
-
 // "off", "small", "all" or a number of thread instructions.
 std::string CheckExecution(const std::string& given) {
   int64_t most;
@@ -317,12 +316,21 @@ void Parser::AddExecution() {
             options_.execute = most;
             if (given == "all") options_.execute.reset();
           },
-          "which kernels are executed, so that their results are real. N: those that take at most N "
-          "instructions of threads; small: 50,000,000, until a process has one that takes more, "
-          "and then little; all: as long as it may take; off: none, results are zeros")
+          "which kernels are executed, so that their results are real. N: those that take at most "
+          "N "
+          "instructions of threads; small: 50,000,000, and little more where they depend on what "
+          "was not executed; all: as long as it may take; off: none")
       ->check(CheckExecution)
       ->type_name("off|small|all|N")
       ->default_str("small")
+      ->group("Results");
+  AddChoice<Skipped>(
+      app_, "--skipped", &options_.skipped,
+      {{"zeros", Skipped::kZeros}, {"noise", Skipped::kNoise}, {"stale", Skipped::kStale}},
+      "what is where a kernel should have written that was not executed: zeros; noise: small "
+      "numbers, always the same, where products and attention write, else zeros; stale: what was "
+      "there before")
+      ->default_str("zeros")
       ->group("Results");
 }
 

@@ -11,6 +11,7 @@
 #include "tools/run/cluster_job.h"
 #include "tools/run/missing_kernels.h"
 #include "tools/run/out_of_memory.h"
+#include "trap/gpu/front/skipped.h"
 
 namespace phantora {
 
@@ -27,13 +28,15 @@ struct SessionOptions {
   OutOfMemory out_of_memory = OutOfMemory::kCuda;
   // Everything that GPUs' memory goes through is done a second time, plainly, and compared.
   bool check_gpu_memory = false;
-  bool native_nccl = false;             // the program's own libnccl.so.2 is left in place
+  bool native_nccl = false;  // the program's own libnccl.so.2 is left in place
   // Of --execute small.
   static constexpr int64_t kSmallExecution = 50'000'000;
-  // Thread instructions of the most expensive kernel that is executed; 0: none is, nullopt: all are.
+  // Thread instructions of the most expensive kernel that is executed; 0: none is, nullopt: all
+  // are.
   std::optional<int64_t> execute = kSmallExecution;
+  Skipped skipped = Skipped::kZeros;
   int64_t largest_reduction = 1 << 20;  // bytes; of larger ones NCCL's result is rank 0's share
-  bool reduces_what_is_real = true;     // whatever its size, of ranks that have computed all so far
+  bool reduces_what_is_real = true;     // whatever its size, where all of it was computed
   std::string driver = "auto";
   bool force_driver_abi = false;
   std::string log_calls;  // a file; empty for none

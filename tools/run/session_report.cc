@@ -162,7 +162,7 @@ std::string SessionReport::ExecutedKernels() const {
       absl::StrFormat("%d kernels were executed (%.3g instructions of threads)", counters.executed,
                       static_cast<double>(counters.thread_instructions));
   if (counters.skipped() == 0) return text;
-  absl::StrAppend(&text, ", ", counters.skipped(), " were not, whose results are old bytes:");
+  absl::StrAppend(&text, ", ", counters.skipped(), " were not:");
   const std::pair<uint64_t, const char*> reasons[] = {
       {counters.too_long, "more than --execute allows for one"},
       {counters.over_budget, "more than it allows for a process"},
@@ -175,7 +175,7 @@ std::string SessionReport::ExecutedKernels() const {
     separator = ", ";
   }
   if (counters.doubtful_reads > 0) {
-    absl::StrAppendFormat(&text, "; %d copies of %d bytes to hosts came after such",
+    absl::StrAppendFormat(&text, "; %d copies to hosts, of %d bytes, depend on those",
                           counters.doubtful_reads, counters.doubtful_bytes);
   }
   return text;

@@ -228,7 +228,7 @@ void NcclRuntime::StartIfReady(Launch& launch) {
       world_.Start(*endpoint, std::move(launch.entries), launch.sequence,
                    options_.timed ? *launch.started : world_.now(), std::move(launch.given));
   payload_.Add(launch.ticket, launch.context,
-               options_.is_real != nullptr && options_.is_real(launch.process));
+               options_.knows_taint != nullptr && options_.knows_taint(launch.process));
   if (!options_.timed) world_.Advance(VirtualTime::Infinity());
 }
 

@@ -31,8 +31,8 @@ class NcclRuntime : public SharedWork {
     FlowNetwork* network;
     TransferPlanner* planner;
     uint64_t largest_reduction;  // bytes; see Payload
-    // Whether the process has computed all that it has so far. None has if there is no such.
-    std::function<bool(pid_t process)> is_real = {};
+    // See Payload::Add. Of none if there is no such.
+    std::function<bool(pid_t process)> knows_taint = {};
     Unknowns* unknowns;
     // Operations take time; else they are over when their last rank comes.
     bool timed = true;

@@ -89,9 +89,16 @@ bool Payload::AreZeros(absl::Span<const NcclShare> shares, uint64_t bytes) {
   return true;
 }
 
-bool Payload::AreReal(absl::Span<const NcclShare> shares) const {
-  return std::all_of(shares.begin(), shares.end(), [this](const NcclShare& share) {
-    return ranks_.at(share.ticket).is_real;
+bool Payload::AreReal(absl::Span<const NcclShare> shares, uint64_t bytes) {
+  return std::all_of(
+             shares.begin(), shares.end(),
+             [this](const NcclShare& share) { return ranks_.at(share.ticket).knows_taint; }) &&
+         !AreTainted(shares, 0, bytes);
+}
+
+bool Payload::AreTainted(absl::Span<const NcclShare> shares, uint64_t at, uint64_t bytes) {
+  return std::any_of(shares.begin(), shares.end(), [&](const NcclShare& share) {
+    return MemoryOf(share).IsTainted(share.entry.send + at, bytes);
   });
 }
 
@@ -104,19 +111,32 @@ void Payload::Reduce(absl::Span<const NcclShare> shares, uint64_t bytes) {
     return scatters ? static_cast<uint64_t>(share.rank) * bytes : 0;
   };
   if (AreZeros(shares, input)) {
+    // Before any is written: they may reduce in place.
+    std::vector<bool> tainted;
     for (const NcclShare& share : shares) {
-      if (!Receives(share)) continue;
-      if (auto fault = MemoryOf(share).Zero(share.entry.receive, bytes)) Fault(share, *fault);
+      tainted.push_back(AreTainted(shares, offset(share), bytes));
+    }
+    for (size_t i = 0; i < shares.size(); ++i) {
+      if (!Receives(shares[i])) continue;
+      AddressSpace& memory = MemoryOf(shares[i]);
+      const uint64_t to = shares[i].entry.receive;
+      if (auto fault = memory.Zero(to, bytes)) {
+        Fault(shares[i], *fault);
+      } else if (tainted[i]) {
+        memory.SetTaint(to, bytes, true);
+      }
     }
     return;
   }
-  if (input > largest_reduction_ && !AreReal(shares)) {
+  if (input > largest_reduction_ && !AreReal(shares, input)) {
     ++uncomputed_;
     const NcclShare& first = shares[0];
     // The first last: it may reduce in place.
     for (size_t i = shares.size(); i-- > 0;) {
       if (!Receives(shares[i])) continue;
-      Copy(shares[i], shares[i].entry.receive, first, first.entry.send + offset(shares[i]), bytes);
+      const uint64_t to = shares[i].entry.receive;
+      Copy(shares[i], to, first, first.entry.send + offset(shares[i]), bytes);
+      MemoryOf(shares[i]).SetTaint(to, bytes, true);
     }
     return;
   }
@@ -159,6 +179,7 @@ bool Payload::ReducePiece(absl::Span<const NcclShare> shares, absl::Span<const N
     }
     reduction.Add(contribution, scalar);
   }
+  const bool tainted = AreTainted(shares, at, length);
   const std::vector<uint8_t> result = reduction.Result(static_cast<int>(shares.size()));
   const bool scatters = entry.operation == Operation::kReduceScatter;
   const uint64_t bytes = entry.count * size;
@@ -167,6 +188,7 @@ bool Payload::ReducePiece(absl::Span<const NcclShare> shares, absl::Span<const N
     if (scatters && static_cast<uint64_t>(share.rank) * bytes != part) continue;
     const uint64_t to = share.entry.receive + (at - part);
     if (fails(share, MemoryOf(share).Write(to, result.data(), length))) return false;
+    if (tainted) MemoryOf(share).SetTaint(to, length, true);
   }
   return true;
 }

@@ -14,17 +14,18 @@ namespace phantora {
 
 // Copies are carried out. Reductions of at most `largest_reduction` bytes (of a rank's
 // contribution) are too, and those of which every contribution is real; of other ones the result is
-// what rank 0 contributed, which is counted.
+// what rank 0 contributed, which is counted. Taint goes with copies, and from each contribution to
+// the result.
 // Memory that was never written stays so, and costs nothing.
 class Payload : public PayloadMover {
  public:
   Payload(uint64_t largest_reduction, Unknowns* unknowns)
       : largest_reduction_(largest_reduction), unknowns_(unknowns) {}
 
-  // Where the addresses of a ticket mean something. `is_real`: its program has computed what is
-  // there, no kernel of it was left out.
-  void Add(NcclTicket ticket, std::shared_ptr<GpuContext> context, bool is_real = false) {
-    ranks_[ticket] = {std::move(context), is_real};
+  // Where the addresses of a ticket mean something. `knows_taint`: what is not tainted there is
+  // what the program's kernels have made (uvm_model/taint.h).
+  void Add(NcclTicket ticket, std::shared_ptr<GpuContext> context, bool knows_taint = false) {
+    ranks_[ticket] = {std::move(context), knows_taint};
   }
   void Remove(NcclTicket ticket) { ranks_.erase(ticket); }
 
@@ -42,7 +43,8 @@ class Payload : public PayloadMover {
   void Reduce(absl::Span<const NcclShare> shares, uint64_t bytes);
   // Is every rank's contribution, of `bytes`, known to be zeros that any reduction leaves zeros?
   bool AreZeros(absl::Span<const NcclShare> shares, uint64_t bytes);
-  bool AreReal(absl::Span<const NcclShare> shares) const;
+  bool AreReal(absl::Span<const NcclShare> shares, uint64_t bytes);
+  bool AreTainted(absl::Span<const NcclShare> shares, uint64_t at, uint64_t bytes);
   // `length` bytes at `at` of every rank's input, which belong to the part of it that begins at
   // `part`. False if memory was not there.
   bool ReducePiece(absl::Span<const NcclShare> shares, absl::Span<const NcclShare> receivers,
@@ -55,7 +57,7 @@ class Payload : public PayloadMover {
   uint64_t uncomputed_ = 0;
   struct Rank {
     std::shared_ptr<GpuContext> context;
-    bool is_real = false;
+    bool knows_taint = false;
   };
   absl::flat_hash_map<NcclTicket, Rank> ranks_;
 };

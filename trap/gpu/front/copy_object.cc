@@ -115,7 +115,7 @@ Progress CopyObject::StartTransfer(ExecutionContext& context, uint32_t flags) {
       }
       swizzle_lines_ = length == 0 ? 0 : lines;
       swizzle_line_ = swizzle_element_ = 0;
-      Start(context, length * remap.destination_bytes() * lines, remap.FromSource());
+      Start(context, length * remap.destination_bytes(), lines, remap.FromSource());
       return Progress::kDone;
     }
     const uint32_t constants[2] = {reg(m::kRemapConstA), reg(m::kRemapConstB)};
@@ -126,7 +126,7 @@ Progress CopyObject::StartTransfer(ExecutionContext& context, uint32_t flags) {
     }
     transfer.line_bytes = length * remap.destination_bytes();
   }
-  Start(context, transfer.line_bytes * transfer.lines, reads_source);
+  Start(context, transfer.line_bytes, transfer.lines, reads_source);
   transfers_.Add(std::move(transfer));
   return Progress::kDone;
 }
@@ -152,12 +152,14 @@ CopyKind CopyObject::KindOf(ExecutionContext& context, bool reads_source, bool* 
   return from.gpu == to.gpu ? CopyKind::kInDevice : CopyKind::kPeer;
 }
 
-void CopyObject::Start(ExecutionContext& context, uint64_t bytes, bool reads_source) {
-  bytes_ = bytes;
+void CopyObject::Start(ExecutionContext& context, uint64_t line_bytes, uint64_t lines,
+                       bool reads_source) {
+  const uint64_t bytes = bytes_ = line_bytes * lines;
   bool fills_host = false;
   kind_ = KindOf(context, reads_source, &fills_host);
   if (kind_ == CopyKind::kDeviceToHost && context.services.execution != nullptr) {
-    context.services.execution->ReadByHost(context, bytes);
+    context.services.execution->ReadByHost(context, {Address(m::kOffsetInUpper, m::kOffsetInLower),
+                                                     line_bytes, lines, reg(m::kPitchIn)});
   }
   const Price price =
       context.services.pricer->Copy(bytes, fills_host ? CopyKind::kDeviceToHost : kind_);
@@ -224,9 +226,13 @@ Progress CopyObject::Swizzle(ExecutionContext& context) {
         }
       }
     }
+    const bool tainted =
+        context.memory().IsTainted(source, from.size()) ||
+        (remap.LeavesHoles() && context.memory().IsTainted(destination, to.size()));
     if (auto fault = context.memory().Write(destination, to.data(), to.size())) {
       return context.Check(fault, "remapped copy");
     }
+    if (tainted) context.memory().SetTaint(destination, to.size(), true);
     swizzle_element_ += elements;
   }
   return Progress::kDone;

@@ -32,7 +32,7 @@ class CopyObject : public EngineObject {
   Progress Launch(ExecutionContext& context, uint32_t flags);
   Progress StartTransfer(ExecutionContext& context, uint32_t flags);
   // Has the copy engine work on a transfer of `bytes`.
-  void Start(ExecutionContext& context, uint64_t bytes, bool reads_source);
+  void Start(ExecutionContext& context, uint64_t line_bytes, uint64_t lines, bool reads_source);
   // `fills_host`: a fill of host memory, which is one like others but goes over PCIe.
   CopyKind KindOf(ExecutionContext& context, bool reads_source, bool* fills_host);
   // Goes on with a component remap that takes values from the source or leaves holes.

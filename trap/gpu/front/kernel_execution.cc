@@ -1,9 +1,13 @@
 #include "trap/gpu/front/kernel_execution.h"
 
 #include <algorithm>
+#include <iterator>
+#include <optional>
 
+#include "absl/hash/hash.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/string_view.h"
 #include "trap/log.h"
 
 namespace phantora {
@@ -17,6 +21,7 @@ constexpr size_t kMostPlaces = 16;
 constexpr size_t kMostExtended = 16;
 constexpr size_t kMostShapes = 1 << 16;
 constexpr size_t kMostRefusals = 1 << 12;
+constexpr uint64_t kMostLinesLookedAt = 256;
 
 sass::Dims DimsOf(const Qmd::Dims& dims) { return {dims.x, dims.y, dims.z}; }
 
@@ -30,11 +35,13 @@ WarpError WarpErrorOf(const sass::Stop& stop, const sass::Program& program, uint
 
 }  // namespace
 
-KernelExecution::KernelExecution(int architecture, Budget budget, std::function<bool()> is_ending)
+KernelExecution::KernelExecution(int architecture, Budget budget, SkippedOutputs skipped,
+                                 std::function<bool()> is_ending)
     : architecture_(architecture),
       budget_(budget),
       is_ending_(std::move(is_ending)),
-      executor_(sass::Workers::Processors()) {}
+      executor_(sass::Workers::Processors()),
+      skipped_(std::move(skipped)) {}
 
 bool KernelExecution::IsPossible() {
   return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
@@ -43,68 +50,134 @@ bool KernelExecution::IsPossible() {
          __builtin_cpu_supports("popcnt");
 }
 
-Progress KernelExecution::Run(ExecutionContext& context, const Launch& wanted) {
+uint64_t KernelExecution::MostOf(const Process& process, sass::Tracking tracking) const {
+  if (budget_.per_launch_on_average == 0) return budget_.per_launch;
+  const uint64_t of_process = std::max(process.credit, budget_.always);
+  return std::min(budget_.per_launch,
+                  tracking == sass::Tracking::kTainted ? budget_.always : of_process);
+}
+
+sass::Tracking KernelExecution::TrackingOf(ExecutionContext& context, const Process& process,
+                                           const Launch& launch, const Shape& shape) {
+  if (!any_skipped_) return sass::Tracking::kNone;
+  if (process.unknown > 0) return sass::Tracking::kTainted;
+  const auto meeting = meetings_.find(shape);
+  if (meeting == meetings_.end()) return sass::Tracking::kLooking;
+  uint64_t pointer = 0;
+  const Qmd& qmd = launch.qmd;
+  const uint64_t at = qmd.parameter_offset() + meeting->second.parameter;
+  if (qmd.constants[0].bytes < at + sizeof pointer ||
+      context.memory().Read(qmd.constants[0].address + at, &pointer, sizeof pointer)) {
+    return sass::Tracking::kLooking;
+  }
+  return context.memory().IsTainted(pointer + meeting->second.offset, 1) ? sass::Tracking::kTainted
+                                                                         : sass::Tracking::kLooking;
+}
+
+void KernelExecution::NoteMeeting(ExecutionContext& context, const Launch& launch,
+                                  const Shape& shape, uint64_t address) {
+  ReadParameters(context, launch);
+  std::optional<Meeting> nearest;
+  for (const uint32_t at : PointersAmong(parameters_, context.memory())) {
+    const uint64_t pointer = PointerAt(parameters_, at);
+    if (pointer <= address && (!nearest || address - pointer < nearest->offset)) {
+      nearest = {at, address - pointer};
+    }
+  }
+  if (!nearest) return;
+  if (meetings_.size() >= kMostShapes) meetings_.clear();
+  meetings_[shape] = *nearest;
+}
+
+void KernelExecution::ReadParameters(ExecutionContext& context, const Launch& launch) {
+  const Qmd::ConstantBuffer& bank = launch.qmd.constants[0];
+  const uint64_t offset = launch.qmd.parameter_offset();
+  parameters_.clear();
+  if (!bank.valid || bank.bytes <= offset) return;
+  uint64_t bytes = std::min<uint64_t>(bank.bytes, sass::kConstantBytes) - offset;
+  if (launch.parameter_bytes > 0) bytes = std::min<uint64_t>(bytes, launch.parameter_bytes);
+  parameters_.resize(bytes);
+  if (context.memory().Read(bank.address + offset, parameters_.data(), bytes)) parameters_.clear();
+}
+
+std::shared_ptr<const sass::Program> KernelExecution::Prepare(ExecutionContext& context,
+                                                              const Launch& wanted,
+                                                              sass::Launch& launch,
+                                                              AddressSpace::Fault& fault) {
+  if (!ReadCode(context, wanted)) return nullptr;
   const Qmd& qmd = wanted.qmd;
-  auto [found, is_new] = processes_.try_emplace(context.process);
-  Process& process = found->second;
-  if (is_new) process.credit = budget_.at_first;
-  process.credit += budget_.per_launch_on_average;
-  context.budget -= kLaunchCost;
-
-  if (was_interrupted_) {
-    Skip(process, counters_.refused, wanted, "the run was to end");
-    return Progress::kDone;
-  }
-  uint64_t most = budget_.per_launch;
-  const bool limited = budget_.per_launch_on_average != 0;
-  if (limited) {
-    most = std::min(
-        most, process.skipped > 0 ? budget_.always : std::max(process.credit, budget_.always));
-  }
-  const Shape shape = {wanted.fingerprint, wanted.code_bytes, qmd.grid.count(), qmd.block.count()};
-  if (const auto known = takes_more_.find(shape);
-      known != takes_more_.end() && known->second > most) {
-    const bool never = known->second > budget_.per_launch;
-    Skip(process, never ? counters_.too_long : counters_.over_budget, wanted, "it takes too long");
-    return Progress::kDone;
-  }
-  if (!ReadCode(context, wanted)) {
-    Skip(process, counters_.refused, wanted, "its code cannot be read");
-    return Progress::kDone;
-  }
-  std::shared_ptr<const sass::Program> program = programs_.Of(code_, architecture_);
-
-  sass::Launch launch = {.grid = DimsOf(qmd.grid),
-                         .block = DimsOf(qmd.block),
-                         .cluster = DimsOf(qmd.cluster),
-                         .registers = static_cast<int>(qmd.registers),
-                         .shared_bytes = qmd.shared_bytes,
-                         .code_address = qmd.program,
-                         .began = static_cast<uint64_t>(context.time.ShownNanoseconds()),
-                         .shared_window = wanted.shared_window,
-                         .local_window = wanted.local_window,
-                         .together = wanted.together,
-                         // Of inputs that were not made an assertion says nothing.
-                         .keeps_trapped = process.skipped == 0,
-                         .constants = {}};
+  launch = {.grid = DimsOf(qmd.grid),
+            .block = DimsOf(qmd.block),
+            .cluster = DimsOf(qmd.cluster),
+            .registers = static_cast<int>(qmd.registers),
+            .shared_bytes = qmd.shared_bytes,
+            .code_address = qmd.program,
+            .began = static_cast<uint64_t>(context.time.ShownNanoseconds()),
+            .shared_window = wanted.shared_window,
+            .local_window = wanted.local_window,
+            .together = wanted.together,
+            .constants = {}};
   for (size_t bank = 0; bank < launch.constants.size(); ++bank) {
     const Qmd::ConstantBuffer& from = qmd.constants[bank];
     if (!from.valid) continue;
     banks_[bank].resize(std::min<size_t>(from.bytes, sass::kConstantBytes));
-    if (auto fault =
-            context.memory().Read(from.address, banks_[bank].data(), banks_[bank].size())) {
-      return context.Check(fault, "constants");
-    }
+    fault = context.memory().Read(from.address, banks_[bank].data(), banks_[bank].size());
+    if (fault) return nullptr;
     launch.constants[bank] = banks_[bank];
   }
-  const sass::Outcome outcome = Execute(context, process, launch, program, most);
+  return programs_.Of(code_, architecture_);
+}
+
+Progress KernelExecution::Run(ExecutionContext& context, const Launch& wanted) {
+  const Qmd& qmd = wanted.qmd;
+  auto [found, is_new] = processes_.try_emplace(context.process);
+  Process& process = found->second;
+  if (is_new) process.credit = budget_.at_first, process.try_credit = budget_.try_at_first;
+  process.credit += budget_.per_launch_on_average;
+  process.try_credit += budget_.try_per_launch;
+  context.budget -= kLaunchCost;
+
+  if (was_interrupted_) {
+    Skip(context, process, counters_.refused, wanted, "the run was to end");
+    return Progress::kDone;
+  }
+  const Shape shape = {wanted.fingerprint, wanted.code_bytes, qmd.grid.count(), qmd.block.count()};
+  const auto known = takes_more_.find(shape);
+  const bool never = known != takes_more_.end() && known->second > budget_.per_launch;
+  sass::Tracking tracking = sass::Tracking::kTainted;
+  if (!never) tracking = TrackingOf(context, process, wanted, shape);
+  if (known != takes_more_.end() && known->second > MostOf(process, tracking)) {
+    Skip(context, process, never ? counters_.too_long : counters_.over_budget, wanted,
+         "it takes too long");
+    return Progress::kDone;
+  }
+  sass::Launch launch;
+  AddressSpace::Fault fault;
+  std::shared_ptr<const sass::Program> program = Prepare(context, wanted, launch, fault);
+  if (fault) return context.Check(fault, "constants");
+  if (program == nullptr) {
+    Skip(context, process, counters_.refused, wanted, "its code cannot be read");
+    return Progress::kDone;
+  }
+  sass::Outcome outcome;
+  uint64_t instructions = 0;
+  for (;;) {
+    // Of what was not made an assertion says nothing, nor of what the host made of that.
+    launch.keeps_trapped = tracking != sass::Tracking::kTainted && counters_.doubtful_reads == 0;
+    launch.tracking = tracking;
+    outcome = Execute(context, process, launch, program, MostOf(process, tracking));
+    instructions += outcome.thread_instructions;
+    if (outcome.stop.reason != sass::Stop::Reason::kTainted) break;
+    NoteMeeting(context, wanted, shape, outcome.stop.address);
+    tracking = sass::Tracking::kTainted;
+  }
   was_interrupted_ = outcome.stop.reason == sass::Stop::Reason::kInterrupted;
   if (outcome.stop.reason == sass::Stop::Reason::kTooLong) {
     if (takes_more_.size() >= kMostShapes) takes_more_.clear();
     takes_more_[shape] = outcome.thread_instructions;
   }
-  if (limited) process.credit -= std::min(process.credit, outcome.thread_instructions);
-  return Finish(context, wanted, process, *program, outcome);
+  if (budget_.per_launch_on_average != 0) process.credit -= std::min(process.credit, instructions);
+  return Finish(context, wanted, process, *program, outcome, launch.keeps_trapped);
 }
 
 sass::Outcome KernelExecution::Execute(ExecutionContext& context, Process& process,
@@ -169,16 +242,18 @@ bool KernelExecution::ReadCode(ExecutionContext& context, const Launch& launch) 
 }
 
 Progress KernelExecution::Finish(ExecutionContext& context, const Launch& launch, Process& process,
-                                 const sass::Program& program, const sass::Outcome& outcome) {
+                                 const sass::Program& program, const sass::Outcome& outcome,
+                                 bool is_real) {
   using Reason = sass::Stop::Reason;
   counters_.thread_instructions += outcome.thread_instructions;
   switch (outcome.stop.reason) {
     case Reason::kNone:
       ++counters_.executed;
       ++process.executed;
+      if (outcome.host_bytes > 0) SeenByHost(context, process, outcome.host_bytes);
       return Progress::kDone;
     case Reason::kTooLong:
-      Skip(process,
+      Skip(context, process,
            outcome.thread_instructions > budget_.per_launch ? counters_.too_long
                                                             : counters_.over_budget,
            launch, sass::Describe(outcome, program));
@@ -188,7 +263,7 @@ Progress KernelExecution::Finish(ExecutionContext& context, const Launch& launch
     case Reason::kOutOfRange:
     case Reason::kTrap:
       // What a kernel does that works on results that are not there says nothing of the program.
-      if (process.skipped > 0) break;
+      if (!is_real) break;
       // What a sanitizer would say; libcuda only has the kind of error.
       LogWarning(absl::StrFormat("process %d: kernel %s ends its context: %s", context.process,
                                  launch.title, sass::Describe(outcome, program)));
@@ -198,21 +273,94 @@ Progress KernelExecution::Finish(ExecutionContext& context, const Launch& launch
       return context.Fail(kGrException, launch.qmd.program, "a kernel failed",
                           WarpErrorOf(outcome.stop, program, launch.qmd.program));
     default:
-      Skip(process, counters_.refused, launch, sass::Describe(outcome, program));
+      Skip(context, process, counters_.refused, launch, sass::Describe(outcome, program));
       return Progress::kDone;
   }
-  Skip(process, counters_.failed, launch, sass::Describe(outcome, program));
+  Skip(context, process, counters_.failed, launch, sass::Describe(outcome, program));
   return Progress::kDone;
 }
 
-void KernelExecution::Skip(Process& process, uint64_t& counter, const Launch& launch,
-                           const std::string& why) {
-  if (!launch.by_rule()) Count(process, counter, launch.title, why);
+void KernelExecution::Skip(ExecutionContext& context, Process& process, uint64_t& counter,
+                           const Launch& launch, const std::string& why) {
+  Count(process, counter, launch.title, why);
+  LeaveOutputs(context, process, launch);
+}
+
+void KernelExecution::LeaveOutputs(ExecutionContext& context, Process& process,
+                                   const Launch& launch) {
+  ReadParameters(context, launch);
+  const LaunchOutputs& outputs = OutputsOf(context, process, launch);
+  if (!outputs.known) {
+    ++counters_.unknown_outputs;
+    ++process.unknown;
+  }
+  const uint64_t seen =
+      skipped_.Leave(context.memory(), parameters_, outputs,
+                     launch.rule == nullptr ? WorkFamily::kUnknown : launch.rule->family());
+  if (seen > 0) SeenByHost(context, process, seen);
+}
+
+const LaunchOutputs& KernelExecution::OutputsOf(ExecutionContext& context, Process& process,
+                                                const Launch& launch) {
+  std::vector<uint32_t>& pointers = pointers_[launch.fingerprint];
+  const auto like = [&] {
+    const Qmd& qmd = launch.qmd;
+    Like result = {launch.fingerprint,
+                   launch.code_bytes,
+                   {qmd.grid.x, qmd.grid.y, qmd.grid.z, qmd.block.x, qmd.block.y, qmd.block.z},
+                   parameters_.size()};
+    // All but the pointers.
+    absl::string_view all(reinterpret_cast<const char*>(parameters_.data()), parameters_.size());
+    size_t begin = 0;
+    for (const uint32_t at : pointers) {
+      if (at + 8 > all.size()) break;
+      result.parameters = absl::HashOf(result.parameters, all.substr(begin, at - begin));
+      begin = at + 8;
+    }
+    result.parameters = absl::HashOf(result.parameters, all.substr(begin));
+    return result;
+  };
+  if (const auto found = outputs_.find(like()); found != outputs_.end()) return found->second;
+  // Pointers that were null before.
+  const std::vector<uint32_t> now = PointersAmong(parameters_, context.memory());
+  std::vector<uint32_t> all;
+  std::set_union(pointers.begin(), pointers.end(), now.begin(), now.end(), std::back_inserter(all));
+  pointers = std::move(all);
+  const Like key = like();
+  if (const auto found = outputs_.find(key); found != outputs_.end()) return found->second;
+  if (outputs_.size() >= kMostShapes) outputs_.clear();
+  return outputs_[key] = FindOutputs(context, process, launch, now);
+}
+
+LaunchOutputs KernelExecution::FindOutputs(ExecutionContext& context, Process& process,
+                                           const Launch& wanted,
+                                           absl::Span<const uint32_t> pointers) {
+  const uint64_t most = std::min(budget_.try_one, process.try_credit);
+  sass::Launch launch;
+  AddressSpace::Fault fault;
+  if (most < budget_.always || was_interrupted_) return {};
+  const std::shared_ptr<const sass::Program> program = Prepare(context, wanted, launch, fault);
+  if (program == nullptr) return {};
+  const sass::Sample sample =
+      executor_.Try(launch, *program, context.memory(), most, budget_.try_all, is_ending_);
+  counters_.tried += sample.thread_instructions;
+  process.try_credit -= std::min(process.try_credit, sample.thread_instructions);
+  WorkFamily family = WorkFamily::kUnknown;
+  KernelWork work;
+  if (wanted.rule != nullptr) {
+    const Qmd& qmd = wanted.qmd;
+    family = wanted.rule->family();
+    work = wanted.rule->Of({.grid = {qmd.grid.x, qmd.grid.y, qmd.grid.z},
+                            .block = {qmd.block.x, qmd.block.y, qmd.block.z},
+                            .parameters = parameters_});
+  }
+  return phantora::OutputsOf(sample, parameters_, pointers, context.memory(), family, work);
 }
 
 void KernelExecution::Count(Process& process, uint64_t& counter, const std::string& title,
                             const std::string& why) {
   ++counter;
+  any_skipped_ = true;
   const bool is_first = process.skipped++ == 0;
   if (is_first) process.first = absl::StrCat(title, ": ", why);
   // From its first on a process has no results of its own: that one is worth knowing.
@@ -232,23 +380,41 @@ void KernelExecution::ProcessDied(pid_t process) {
   processes_.erase(found);
 }
 
-void KernelExecution::ReadByHost(ExecutionContext& context, uint64_t bytes) {
+void KernelExecution::ReadByHost(ExecutionContext& context, const Lines& from) {
+  if (!any_skipped_) return;
   const auto found = processes_.find(context.process);
-  if (found == processes_.end() || found->second.skipped == 0 || bytes == 0) return;
-  const Process& process = found->second;
+  if (found == processes_.end()) return;
+  uint64_t bytes = 0;
+  // Of many lines some say what all are.
+  const uint64_t step = std::max<uint64_t>(from.count / kMostLinesLookedAt, 1);
+  for (uint64_t line = 0; line < from.count; line += step) {
+    if (found->second.unknown > 0 ||
+        context.memory().IsTainted(from.address + line * from.stride, from.bytes)) {
+      bytes += from.bytes * step;
+    }
+  }
+  if (bytes > 0) SeenByHost(context, found->second, bytes);
+}
+
+void KernelExecution::SeenByHost(ExecutionContext& context, const Process& process,
+                                 uint64_t bytes) {
   if (counters_.doubtful_reads++ == 0) {
     LogWarning(absl::StrFormat(
         "what programs read from their GPUs may mean nothing from here on: process %d reads %d "
-        "bytes at %.6f s, after %d kernels that were not executed, the first of them %s (--execute "
-        "all leaves none out for its length; see docs/LIMITATIONS.md)",
+        "bytes at %.6f s that depend on kernels which were not executed; %d of its own were not, "
+        "the first of them %s (--execute all leaves none out for its length; see "
+        "docs/LIMITATIONS.md)",
         context.process, bytes, static_cast<double>(context.time.Now().nanoseconds()) * 1e-9,
-        process.skipped, process.first));
+        process.skipped, process.first.empty() ? "in another process" : process.first));
   }
   counters_.doubtful_bytes += bytes;
 }
 
-void KernelExecution::NotExecuted(pid_t process, const std::string& title, const std::string& why) {
-  Count(processes_[process], counters_.refused, title, why);
+void KernelExecution::NotExecuted(pid_t of, const std::string& title, const std::string& why) {
+  Process& process = processes_[of];
+  Count(process, counters_.refused, title, why);
+  ++counters_.unknown_outputs;
+  ++process.unknown;
 }
 
 std::vector<std::string> KernelExecution::Refusals(size_t most) const {

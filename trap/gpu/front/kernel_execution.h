@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -14,9 +15,11 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/functional/function_ref.h"
+#include "profiles/work/work_rule.h"
 #include "trap/gpu/front/engine_object.h"
+#include "trap/gpu/front/launch_outputs.h"
 #include "trap/gpu/front/qmd.h"
+#include "trap/gpu/front/skipped_outputs.h"
 #include "trap/gpu/sass/execute.h"
 
 namespace phantora {
@@ -32,10 +35,14 @@ class KernelExecution {
     // much as it wants.
     uint64_t at_first = 20'000'000'000;
     uint64_t per_launch_on_average = 4'000'000;
-    // Is never too much, so that programs that decide by small results always see them. Once a
-    // launch of a process was skipped, what it computes is not its own any more, and this is all it
-    // gets.
+    // Is never too much, so that programs that decide by small results always see them. It is all
+    // that a launch gets which depends on what another should have made that was skipped.
     uint64_t always = 100'000;
+    // To find out what launches write that are skipped: of one, and of a process, which gets
+    // `try_per_launch` more by every launch.
+    // `try_all`: the launch as a whole, instead of some of its blocks.
+    uint64_t try_one = 200'000'000, try_all = 50'000'000;
+    uint64_t try_at_first = 4'000'000'000, try_per_launch = 50'000;
 
     // For a run of that many processes, which this machine's processors all compute for.
     void ShareBy(int processes) {
@@ -44,11 +51,12 @@ class KernelExecution {
     static constexpr uint64_t kLeastAtFirst = 200'000'000;
   };
   // Everything, as long as it may take.
-  static constexpr Budget kUnlimited = {100'000'000'000, 0, 0, 0};
+  static const Budget kUnlimited;
 
   // `is_ending`: whether somebody wants the run to end. A kernel that is under way then is given
   // up, and none is executed from then on. May be called from any thread.
-  KernelExecution(int architecture, Budget budget, std::function<bool()> is_ending);
+  KernelExecution(int architecture, Budget budget, SkippedOutputs skipped,
+                  std::function<bool()> is_ending);
 
   // Does this processor have what it takes?
   static bool IsPossible();
@@ -61,9 +69,8 @@ class KernelExecution {
     uint32_t code_bytes;    // at the program's address; 0: nobody knows
     bool together = false;  // a cooperative launch: any block may wait for any other
     const std::string& title;
-    // Does what the launch does if a rule says so and it is little, as asked when the launch is not
-    // executed. Grids of a fixed size that mostly find nothing to do are cheaper that way.
-    absl::FunctionRef<bool()> by_rule;
+    const WorkRule* rule = nullptr;  // what it does, if anybody knows
+    uint32_t parameter_bytes = 0;    // 0: nobody knows
   };
   // kDone: executed or skipped; kFault: it did what ends a context.
   Progress Run(ExecutionContext& context, const Launch& launch);
@@ -72,15 +79,15 @@ class KernelExecution {
   // Counts a launch that somebody else could not carry out.
   void NotExecuted(pid_t process, const std::string& title, const std::string& why);
 
-  // Whether all kernels of the process were executed so far.
-  bool IsReal(pid_t process) const {
+  // Whether it is known of all memory of the process what skipped kernels should have made.
+  bool KnowsTaint(pid_t process) const {
     const auto found = processes_.find(process);
-    return found != processes_.end() && found->second.skipped == 0;
+    return found != processes_.end() && found->second.unknown == 0;
   }
 
-  // Bytes of a GPU's memory go to the host's: what the program does next may depend on them. The
-  // first that come after a launch of the same process that was not executed are worth a warning.
-  void ReadByHost(ExecutionContext& context, uint64_t bytes);
+  // `lines` lines of a GPU's memory go to the host's: what the program does next may depend on
+  // them. The first that are tainted are worth a warning.
+  void ReadByHost(ExecutionContext& context, const Lines& from);
 
   struct Counters {
     uint64_t executed = 0, thread_instructions = 0;
@@ -88,8 +95,10 @@ class KernelExecution {
     uint64_t over_budget = 0;  // over that of the process
     uint64_t refused = 0;      // not understood, or of a kind that is not executed
     uint64_t failed = 0;  // would have failed, of inputs that skipped launches should have made
-    uint64_t doubtful_reads = 0;  // copies to the host of which ReadByHost warns
+    uint64_t unknown_outputs = 0;  // skipped, and nobody knows what they write
+    uint64_t doubtful_reads = 0;   // copies to the host of which ReadByHost warns
     uint64_t doubtful_bytes = 0;
+    uint64_t tried = 0;  // thread instructions, to find out what skipped launches write
     uint64_t skipped() const { return too_long + over_budget + refused + failed; }
   };
   const Counters& counters() const { return counters_; }
@@ -99,9 +108,10 @@ class KernelExecution {
 
  private:
   struct Process {
-    uint64_t credit = 0;
+    uint64_t credit = 0, try_credit = 0;
     uint64_t executed = 0, skipped = 0;
-    std::string first;  // why the first was skipped
+    uint64_t unknown = 0;  // of those skipped: nobody knows what they write
+    std::string first;     // why the first was skipped
     // Of programs that have called code which lies elsewhere: with that code.
     absl::flat_hash_map<std::shared_ptr<const sass::Program>, std::shared_ptr<const sass::Program>>
         extended;
@@ -117,6 +127,46 @@ class KernelExecution {
     }
   };
 
+  // What launches like one write: those of one kernel with one shape, whose parameters differ in
+  // nothing but pointers.
+  struct Like {
+    uint64_t fingerprint, code_bytes;
+    std::array<uint32_t, 6> shape;
+    uint64_t parameters;  // hash
+    bool operator==(const Like&) const = default;
+    template <typename H>
+    friend H AbslHashValue(H h, const Like& like) {
+      return H::combine(std::move(h), like.fingerprint, like.code_bytes, like.shape,
+                        like.parameters);
+    }
+  };
+  // Where a launch found its first tainted byte: so many bytes from the pointer at `parameter`.
+  struct Meeting {
+    uint32_t parameter;
+    uint64_t offset;
+  };
+
+  // How many thread instructions it may take.
+  uint64_t MostOf(const Process& process, sass::Tracking tracking) const;
+  // By what is known before it begins.
+  sass::Tracking TrackingOf(ExecutionContext& context, const Process& process, const Launch& launch,
+                            const Shape& shape);
+  // The launch as the executor wants it, with its code; what it refers to is valid until the next.
+  // nullptr: a bank of constants is not there, see `fault`, or the code.
+  std::shared_ptr<const sass::Program> Prepare(ExecutionContext& context, const Launch& wanted,
+                                               sass::Launch& launch, AddressSpace::Fault& fault);
+  // Its parameters, in parameters_; empty if they cannot be read.
+  void ReadParameters(ExecutionContext& context, const Launch& launch);
+  void NoteMeeting(ExecutionContext& context, const Launch& launch, const Shape& shape,
+                   uint64_t address);
+  // What a skipped launch should have written becomes what Skipped says, and tainted.
+  void LeaveOutputs(ExecutionContext& context, Process& process, const Launch& launch);
+  const LaunchOutputs& OutputsOf(ExecutionContext& context, Process& process, const Launch& launch);
+  LaunchOutputs FindOutputs(ExecutionContext& context, Process& process, const Launch& launch,
+                            absl::Span<const uint32_t> pointers);
+  // The host may see what is tainted.
+  void SeenByHost(ExecutionContext& context, const Process& process, uint64_t bytes);
+
   // Until it is done, with what it calls.
   sass::Outcome Execute(ExecutionContext& context, Process& process, const sass::Launch& launch,
                         std::shared_ptr<const sass::Program>& program, uint64_t most);
@@ -124,11 +174,12 @@ class KernelExecution {
   static bool Extend(ExecutionContext& context, std::shared_ptr<const sass::Program>& program,
                      uint64_t address);
   Progress Finish(ExecutionContext& context, const Launch& launch, Process& process,
-                  const sass::Program& program, const sass::Outcome& outcome);
+                  const sass::Program& program, const sass::Outcome& outcome, bool is_real);
   // The launch's code, in code_. False if it cannot be read.
   bool ReadCode(ExecutionContext& context, const Launch& launch);
-  // Of a launch that is not executed, unless a rule carries it out.
-  void Skip(Process& process, uint64_t& counter, const Launch& launch, const std::string& why);
+  // Of a launch that is not executed.
+  void Skip(ExecutionContext& context, Process& process, uint64_t& counter, const Launch& launch,
+            const std::string& why);
   void Count(Process& process, uint64_t& counter, const std::string& title, const std::string& why);
 
   const int architecture_;
@@ -139,11 +190,20 @@ class KernelExecution {
   sass::Executor executor_;
   absl::flat_hash_map<pid_t, Process> processes_;
   absl::flat_hash_map<Shape, uint64_t> takes_more_;  // than so many thread instructions
+  SkippedOutputs skipped_;
+  bool any_skipped_ = false;  // in the whole run
+  absl::flat_hash_map<Shape, Meeting> meetings_;
+  absl::flat_hash_map<uint64_t, std::vector<uint32_t>> pointers_;  // by fingerprint
+  absl::flat_hash_map<Like, LaunchOutputs> outputs_;
+  std::vector<uint8_t> parameters_;
   std::map<std::pair<std::string, std::string>, uint64_t> refusals_;
   std::vector<uint8_t> code_;
   std::vector<uint8_t> banks_[8];
   Counters counters_;
 };
+
+inline constexpr KernelExecution::Budget KernelExecution::kUnlimited = {
+    .per_launch = 100'000'000'000, .at_first = 0, .per_launch_on_average = 0, .always = 0};
 
 }  // namespace phantora
 

@@ -107,7 +107,8 @@ Progress QmdQueue::Execute(ExecutionContext& context, const Running& running) {
                   .code_bytes = cooperative ? running.entry_bytes : known.code_bytes,
                   .together = cooperative,
                   .title = known.title,
-                  .by_rule = [&] { return CarryOutSmall(context, running); }});
+                  .rule = &known.rule,
+                  .parameter_bytes = known.parameter_bytes});
   }
   CarryOutSmall(context, running);
   return Progress::kDone;
@@ -259,15 +260,15 @@ Progress QmdQueue::StartInternal(ExecutionContext& context, Running& running) {
     if (InternalKernels::Effect(internal->name, qmd, parameters, transfers_)) {
       running.moved_bytes = transfers_.Traffic() - before;
     } else if (services.execution != nullptr) {
-      return services.execution->Run(context,
-                                     {.qmd = qmd,
-                                      .shared_window = windows_.shared,
-                                      .local_window = windows_.local,
-                                      .fingerprint = running.fingerprint,
-                                      .code_bytes = static_cast<uint32_t>(internal->code_bytes),
-                                      .together = internal->name == kCooperativeEntry,
-                                      .title = internal->name,
-                                      .by_rule = [] { return false; }});
+      return services.execution->Run(
+          context, {.qmd = qmd,
+                    .shared_window = windows_.shared,
+                    .local_window = windows_.local,
+                    .fingerprint = running.fingerprint,
+                    .code_bytes = static_cast<uint32_t>(internal->code_bytes),
+                    .together = internal->name == kCooperativeEntry,
+                    .title = internal->name,
+                    .parameter_bytes = static_cast<uint32_t>(internal->parameter_bytes)});
     }
     return Progress::kDone;
   }

@@ -30,6 +30,8 @@ constexpr uint64_t kBetweenQuestions = 10'000'000;
 // Parts that may be executed at one time: thread instructions of one, fewer are not worth it; how
 // many there are; and bytes of local memory of one.
 constexpr uint64_t kLeastOfPart = 500'000, kMostParts = 32, kMostLocalOfPart = 64 << 20;
+// Of clusters that are tried besides those at the ends of the grid: between so many equal parts.
+constexpr uint64_t kOthersTried = 4;
 constexpr uint64_t kMostThreads = 1024;
 constexpr uint32_t kMostShared = 1 << 18;
 // On sm_90 the addresses of shared memory begin behind what the hardware keeps for itself.
@@ -159,7 +161,7 @@ Outcome Executor::Run(const Launch& launch, const Program& program, AddressSpace
       std::clamp(most / kLanes, kLeastTurnOfBlock, launch.together ? kTurnTogether : kTurnOfBlock);
   bool first_only = !program.needs_order() && !launch.together;
   for (;;) {
-    LaunchPages pages(space, pool_, kMostBytes);
+    LaunchPages pages(space, pool_, kMostBytes, launch.tracking);
     Part all(pages, state, 0, clusters);
     all.together = launch.together;
     Stop why;
@@ -272,8 +274,97 @@ std::optional<Outcome> Executor::RunInParts(Part& first, LaunchPages& pages,
   return outcome;
 }
 
+Sample Executor::Try(const Launch& launch, const Program& program, AddressSpace& space,
+                     uint64_t most, uint64_t most_of_all,
+                     const std::function<bool()>& interrupted) {
+  Sample sample;
+  LaunchState state;
+  if (launch.together || !StateOf(launch, program, state)) {
+    sample.is_complete = false;
+    return sample;
+  }
+  const Dims grid = {launch.grid.x / state.cluster.x, launch.grid.y / state.cluster.y,
+                     launch.grid.z / state.cluster.z};
+  sample.clusters = grid.count();
+  std::vector<uint64_t> chosen;
+  for (const uint32_t x : {0u, grid.x - 1}) {
+    for (const uint32_t y : {0u, grid.y - 1}) {
+      for (const uint32_t z : {0u, grid.z - 1}) {
+        chosen.push_back(x + uint64_t{grid.x} * (y + uint64_t{grid.y} * z));
+      }
+    }
+  }
+  for (uint64_t part = 1; part < kOthersTried; ++part) {
+    chosen.push_back(sample.clusters * part / kOthersTried);
+  }
+  std::sort(chosen.begin(), chosen.end());
+  chosen.erase(std::unique(chosen.begin(), chosen.end()), chosen.end());
+  for (const uint64_t number : chosen) {
+    if (!TryPart(state, program, space, number, number + 1, most, interrupted, sample)) {
+      sample.is_complete = false;
+      break;
+    }
+  }
+  sample.is_complete &= !state.met_order || sample.clusters == 1;
+  if (chosen.size() == sample.clusters && sample.is_complete) {
+    sample.is_all = true;
+  } else if (sample.thread_instructions / chosen.size() * sample.clusters <=
+             (state.met_order ? most : most_of_all)) {
+    Sample all;
+    all.clusters = sample.clusters;
+    TryPart(state, program, space, 0, sample.clusters, most, interrupted, all);
+    all.thread_instructions += sample.thread_instructions;
+    if (all.is_complete) {
+      all.is_all = true;
+      return all;
+    }
+    sample.thread_instructions = all.thread_instructions;
+  }
+  std::sort(sample.written.begin(), sample.written.end());
+  std::vector<std::pair<uint64_t, uint64_t>> apart;
+  for (const auto& range : sample.written) {
+    if (!apart.empty() && range.first <= apart.back().second) {
+      apart.back().second = std::max(apart.back().second, range.second);
+    } else {
+      apart.push_back(range);
+    }
+  }
+  sample.written = std::move(apart);
+  return sample;
+}
+
+bool Executor::TryPart(LaunchState& state, const Program& program, AddressSpace& space,
+                       uint64_t first, uint64_t end, uint64_t most,
+                       const std::function<bool()>& interrupted, Sample& sample) {
+  LaunchPages pages(space, pool_, kMostBytes, Tracking::kTainted);
+  Part part(pages, state, first, end);
+  bool gave_up = false;
+  uint64_t next_question = kBetweenQuestions;
+  part.Run(program, std::clamp(most / kLanes, kLeastTurnOfBlock, kTurnOfBlock), idle_[0], [&] {
+    const uint64_t instructions = part.thread_instructions();
+    if (instructions > next_question) {
+      next_question = instructions + kBetweenQuestions;
+      gave_up = interrupted();
+    }
+    return gave_up |= sample.thread_instructions + instructions > most;
+  });
+  part.End(idle_[0]);
+  state.met_order |= part.state.met_order;
+  sample.thread_instructions += part.thread_instructions();
+  sample.is_complete &= part.left == 0;
+  auto ranges = part.memory.WrittenRanges();
+  uint64_t bytes = 0;
+  for (const auto& [from, to] : ranges) bytes += to - from;
+  sample.written.insert(sample.written.end(), ranges.begin(), ranges.end());
+  if (bytes > sample.most_of_cluster) {
+    sample.most_of_cluster = bytes;
+    sample.of_one = std::move(ranges);
+  }
+  return !gave_up && sample.thread_instructions <= most;
+}
+
 void Executor::Commit(absl::Span<LaunchMemory* const> parts, Outcome& outcome) {
-  if (const auto fault = LaunchMemory::Commit(parts)) {
+  if (const auto fault = LaunchMemory::Commit(parts, outcome.host_bytes)) {
     outcome.stop = {.reason = Stop::Reason::kUnmapped, .address = *fault};
   }
 }
@@ -299,6 +390,9 @@ std::string Describe(const Outcome& outcome, const Program& program) {
       break;
     case Stop::Reason::kTrap:
       what = "a trap";
+      break;
+    case Stop::Reason::kTainted:
+      what = "it reads what was not made";
       break;
     case Stop::Reason::kOrder:
       what = "blocks that see each other";

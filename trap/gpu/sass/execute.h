@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "trap/gpu/sass/program.h"
@@ -29,6 +30,7 @@ struct Launch {
   bool together = false;  // all blocks are under way at one time, since any may wait for any other
   // What it has written when it traps becomes visible, such as what its assertion says.
   bool keeps_trapped = false;
+  Tracking tracking = Tracking::kNone;
   // By number; missing ones are zeros, as is what lies beyond their ends.
   std::array<absl::Span<const uint8_t>, 8> constants;
 };
@@ -36,10 +38,24 @@ struct Launch {
 struct Outcome {
   Stop stop;  // kNone: it is done, and what it wrote can be seen
   uint64_t thread_instructions = 0;
+  uint64_t host_bytes = 0;  // of what it wrote: tainted, and where the host may see it
   bool done() const { return stop.reason == Stop::Reason::kNone; }
 };
 // What the outcome is in words, with the instruction and address.
 std::string Describe(const Outcome& outcome, const Program& program);
+
+// What some of a launch's blocks write, or all.
+struct Sample {
+  std::vector<std::pair<uint64_t, uint64_t>> written;  // ranges of addresses, in order, apart
+  std::vector<std::pair<uint64_t, uint64_t>> of_one;   // of the cluster that wrote most
+  uint64_t most_of_cluster = 0;                        // bytes that it wrote
+  uint64_t clusters = 0;                               // of the launch
+  bool is_all = false;                                 // and not some
+  // All of the sample came to their end, and none may have waited for what another does: what is
+  // left for the last of them to write nobody has seen.
+  bool is_complete = true;
+  uint64_t thread_instructions = 0;
+};
 
 // Keeps what launches need, so that the next need not make it again. Not thread-safe.
 class Executor {
@@ -60,6 +76,12 @@ class Executor {
   Outcome Run(const Launch& launch, const Program& program, AddressSpace& memory, uint64_t most,
               const std::function<bool()>& interrupted);
 
+  // Executes some clusters, the first and the last of each direction and others between them, each
+  // with memory as it is, of `most` thread instructions in all; and if then the launch seems to
+  // take `most_of_all` at most, all of it. Nothing becomes visible.
+  Sample Try(const Launch& launch, const Program& program, AddressSpace& memory, uint64_t most,
+             uint64_t most_of_all, const std::function<bool()>& interrupted);
+
  private:
   struct Part;
   // False: nothing has such a shape.
@@ -68,6 +90,10 @@ class Executor {
   std::optional<Outcome> RunInParts(Part& first, LaunchPages& pages, const LaunchState& state,
                                     const Program& program, uint64_t most, uint64_t expected,
                                     const std::function<bool()>& interrupted);
+  // Clusters from `first` to before `end` as a part of a sample. False: that is enough.
+  bool TryPart(LaunchState& state, const Program& program, AddressSpace& memory, uint64_t first,
+               uint64_t end, uint64_t most, const std::function<bool()>& interrupted,
+               Sample& sample);
   static void Commit(absl::Span<LaunchMemory* const> parts, Outcome& outcome);
 
   std::array<std::vector<uint8_t>, 8> banks_;

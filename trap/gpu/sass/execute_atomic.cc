@@ -145,7 +145,7 @@ void ForLanes(Warp& warp, const Instruction& i, int bytes, bool returns, At at, 
 }
 
 template <typename At>
-void Atomic(Warp& warp, const Instruction& i, bool returns, int operation, At at) {
+void Atomic(Warp& warp, const Instruction& i, bool returns, int operation, At&& at) {
   const Number number = NumberOf(warp, i);
   const int bytes = BytesOf(number);
   const bool flush = warp.launch->architecture < 90 || i.Bits(73, 4) == 9;
@@ -158,7 +158,7 @@ void Atomic(Warp& warp, const Instruction& i, bool returns, int operation, At at
 }
 
 template <typename At>
-void Swap(Warp& warp, const Instruction& i, At at) {
+void Swap(Warp& warp, const Instruction& i, At&& at) {
   const int bytes = i.Bits(73, 3) == 2 ? 8 : 4;
   ForLanes(warp, i, bytes, true, at, [&](int lane, uint64_t old, bool&) {
     const uint64_t expected = RegisterValue(warp, i.b.index, lane, bytes);
@@ -175,13 +175,15 @@ struct Global {
   }
   uint8_t* operator()(int lane, int bytes) {
     warp.MeetOrder();
+    // What is there matters, and may be tainted.
+    if (GlobalAt<false>(warp, addresses[lane], bytes) == nullptr) return nullptr;
     return GlobalAt<true>(warp, addresses[lane], bytes);
   }
 };
 struct Generic : Global {
   using Global::Global;
   uint8_t* operator()(int lane, int bytes) {
-    if (IsGlobal(warp, addresses[lane])) warp.MeetOrder();
+    if (IsGlobal(warp, addresses[lane])) return Global::operator()(lane, bytes);
     return GenericAt<true>(warp, lane, addresses[lane], bytes);
   }
 };

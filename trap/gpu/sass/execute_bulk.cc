@@ -21,9 +21,9 @@ constexpr uint32_t kBytesOfAnInstruction = 16;
 
 bool ReadGlobal(Warp& warp, uint64_t address, uint8_t* to, uint64_t bytes) {
   while (bytes > 0) {
-    const uint8_t* const from = GlobalAt<false>(warp, address, 1);
-    if (from == nullptr) return false;
     const uint64_t here = std::min(bytes, LaunchMemory::kPage - address % LaunchMemory::kPage);
+    const uint8_t* const from = GlobalAt<false>(warp, address, 1, here);
+    if (from == nullptr) return false;
     std::memcpy(to, from, here);
     address += here, to += here, bytes -= here;
   }
@@ -31,9 +31,9 @@ bool ReadGlobal(Warp& warp, uint64_t address, uint8_t* to, uint64_t bytes) {
 }
 bool WriteGlobal(Warp& warp, uint64_t address, const uint8_t* from, uint64_t bytes) {
   while (bytes > 0) {
-    uint8_t* const to = GlobalAt<true>(warp, address, 1);
-    if (to == nullptr) return false;
     const uint64_t here = std::min(bytes, LaunchMemory::kPage - address % LaunchMemory::kPage);
+    uint8_t* const to = GlobalAt<true>(warp, address, 1, here);
+    if (to == nullptr) return false;
     std::memcpy(to, from, here);
     address += here, from += here, bytes -= here;
   }

@@ -100,7 +100,7 @@ void LoadGlobal(Warp& warp, const Instruction& i) {
   if (__builtin_expect(IsStrong(i), 0)) warp.MeetOrder();
   const int bytes = kSizes[TypeOf(i)];
   if (AreInOrder(warp, addresses, bytes)) {
-    if (const uint8_t* const from = GlobalAt<false>(warp, addresses[0], bytes)) {
+    if (const uint8_t* const from = GlobalAt<false>(warp, addresses[0], bytes, kLanes)) {
       LoadRows(warp, i.destination, from, bytes / 4);
     }
     return;
@@ -114,7 +114,7 @@ void StoreGlobal(Warp& warp, const Instruction& i) {
   GlobalAddresses(warp, i, addresses);
   const int bytes = kSizes[TypeOf(i)];
   if (AreInOrder(warp, addresses, bytes)) {
-    if (uint8_t* const to = GlobalAt<true>(warp, addresses[0], bytes)) {
+    if (uint8_t* const to = GlobalAt<true>(warp, addresses[0], bytes, kLanes)) {
       StoreRows(warp, StoredRegister(i), to, bytes / 4);
     }
     return;

@@ -64,6 +64,58 @@ TEST_F(ExecuteTest, EachThreadWritesItsNumber) {
   EXPECT_EQ(outcome.thread_instructions, 32u * 7);
 }
 
+TEST_F(ExecuteTest, WhatIsMadeOfTaintedBytesIsTaintedAndNothingElse) {
+  // Each thread's word becomes three times the thread's number; or, with `reads`, of its word.
+  const auto run = [this](bool reads, Tracking tracking) {
+    launch_.tracking = tracking;
+    return Run(Joined(
+        WithAddress(),
+        reads ? std::vector<Word>{LoadWord(6, 4), MultiplyAddImmediate(6, 6, 3, 255),
+                                  StoreWord(4, 6), Exit()}
+              : std::vector<Word>{MultiplyAddImmediate(6, 0, 3, 255), StoreWord(4, 6), Exit()}));
+  };
+  space_.SetTaint(kAt + 4 * 31, 8, true);  // the last thread's, and one behind it
+  // Who does not read it writes over it.
+  ASSERT_TRUE(run(false, Tracking::kLooking).done());
+  EXPECT_FALSE(space_.IsTainted(kAt, 4 * 32));
+  EXPECT_TRUE(space_.IsTainted(kAt + 4 * 32, 4));
+  // A page of which some is tainted may be read elsewhere.
+  ASSERT_TRUE(run(true, Tracking::kLooking).done());
+  EXPECT_EQ(At(31), 9 * 31u);
+  space_.SetTaint(kAt + 4 * 7, 1, true);
+  const Outcome outcome = run(true, Tracking::kLooking);
+  EXPECT_EQ(outcome.stop.reason, Stop::Reason::kTainted);
+  EXPECT_EQ(At(31), 9 * 31u);
+  ASSERT_TRUE(run(true, Tracking::kTainted).done());
+  EXPECT_EQ(At(31), 27 * 31u);
+  for (uint64_t i = 0; i < 32; ++i) EXPECT_TRUE(space_.IsTainted(kAt + 4 * i + 3, 1));
+  EXPECT_FALSE(space_.IsTainted(kAt + 4 * 33, 4));
+}
+
+TEST_F(ExecuteTest, ASampleIsWhatBlocksWriteAndNothingIsWritten) {
+  // Each block writes 128 bytes at 256 times its number.
+  launch_.grid = {1000, 1, 1};
+  Run({Exit()});
+  const auto code = CodeOf(
+      Joined(WithAddress(), {ReadSpecialRegister(8, kBlockX),
+                             MultiplyAddWideImmediate(4, 8, 256, 4), StoreWord(4, 0), Exit()}));
+  const Program program(code, 80);
+  Sample sample = executor_.Try(launch_, program, space_, 100'000, 1000, NeverInterrupted);
+  EXPECT_TRUE(sample.is_complete);
+  EXPECT_FALSE(sample.is_all);
+  EXPECT_EQ(sample.clusters, 1000u);
+  EXPECT_EQ(sample.most_of_cluster, 128u);
+  ASSERT_EQ(sample.written.size(), 5u);  // both ends and three between them
+  EXPECT_EQ(sample.written.front(), std::pair(kAt, kAt + 128));
+  EXPECT_EQ(sample.written.back(), std::pair(kAt + 999 * 256, kAt + 999 * 256 + 128));
+  sample = executor_.Try(launch_, program, space_, 1'000'000, 1'000'000, NeverInterrupted);
+  EXPECT_TRUE(sample.is_all);
+  EXPECT_EQ(sample.written.size(), 1000u);
+  sample = executor_.Try(launch_, program, space_, 300, 300, NeverInterrupted);
+  EXPECT_FALSE(sample.is_complete);
+  for (uint32_t i = 0; i < 32; ++i) EXPECT_EQ(At(i), 0u);
+}
+
 TEST_F(ExecuteTest, ThreadsThatWentDifferentWaysComeTogether) {
   // if (thread < 10) a = 1; else a = 2; and who is here, within and after that.
   const Outcome outcome =

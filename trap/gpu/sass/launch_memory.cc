@@ -24,7 +24,10 @@ AddressSpace::Fault WriteDifferences(AddressSpace& space, uint64_t address, cons
     const uint64_t begin = at & ~uint64_t{7};
     uint64_t end = begin + 8;
     while (end < kPage && std::memcmp(&bytes[end], &before[end], 8) != 0) end += 8;
-    if (auto fault = space.Write(address + begin, &bytes[begin], end - begin)) return fault;
+    if (auto fault = space.Write(address + begin, &bytes[begin], end - begin,
+                                 AddressSpace::OnTaint::kKeep)) {
+      return fault;
+    }
     at = end;
   }
   return std::nullopt;
@@ -40,10 +43,64 @@ LaunchMemory::~LaunchMemory() {
   }
 }
 
+const uint8_t* LaunchMemory::ReadSlowly(uint64_t address, uint64_t bytes, Entry& entry) {
+  Entry found;
+  if (!Find(address / kPage, found)) return nullptr;
+  const uint8_t* const at = found.read + address % kPage;
+  if (pages_.tracking_ == Tracking::kLooking) {
+    bool page_is_tainted = false;
+    if (ReadsTaint(address, bytes, page_is_tainted)) {
+      met_taint_ = true;
+      return nullptr;
+    }
+    // Where some of a page is tainted each read is looked at.
+    if (page_is_tainted) return at;
+  }
+  entry = found;
+  return at;
+}
+
+uint8_t* LaunchMemory::WriteSlowly(uint64_t address, uint64_t bytes, Entry& entry) {
+  const uint64_t page = address / kPage, into = address % kPage;
+  const bool tracks = pages_.tracking_ != Tracking::kNone;
+  if (entry.page == page && entry.written != nullptr) {
+    entry.written->Set(into, into + bytes);
+    return const_cast<uint8_t*>(entry.read) + into;
+  }
+  Entry found;
+  if (!Find(page, found) ||
+      (found.write == nullptr && found.written == nullptr && !Own(page, found))) {
+    return nullptr;
+  }
+  bool page_is_tainted = false;
+  if (tracks) {
+    found.written->Set(into, into + bytes);
+    if (pages_.tracking_ == Tracking::kLooking) ReadsTaint(address, bytes, page_is_tainted);
+  }
+  // Such a page is found by Find each time, so that reads of it are looked at.
+  if (!page_is_tainted) entry = found;
+  return const_cast<uint8_t*>(found.read) + into;
+}
+
+bool LaunchMemory::ReadsTaint(uint64_t address, uint64_t bytes, bool& page_is_tainted) {
+  std::lock_guard lock(pages_.mutex_);
+  page_is_tainted = pages_.space_.IsTainted(address / kPage * kPage, kPage);
+  if (!page_is_tainted || !pages_.space_.IsTainted(address, bytes)) return false;
+  const auto copy = copies_.find(address / kPage);
+  if (copy == copies_.end() || copy->second.bytes_written == nullptr) return true;
+  for (uint64_t at = address; at < address + bytes; ++at) {
+    if (!copy->second.bytes_written->Has(at % kPage) && pages_.space_.IsTainted(at, 1)) {
+      return true;
+    }
+  }
+  return false;
+}
+
 bool LaunchMemory::Find(uint64_t page, Entry& entry) {
   if (const auto copy = copies_.find(page); copy != copies_.end()) {
     uint8_t* const bytes = copy->second.bytes.get();
-    entry = {page, bytes, copy->second.written ? bytes : nullptr};
+    Written* const written = copy->second.bytes_written.get();
+    entry = {page, bytes, copy->second.written && written == nullptr ? bytes : nullptr, written};
     return true;
   }
   std::lock_guard lock(pages_.mutex_);
@@ -56,19 +113,20 @@ bool LaunchMemory::Find(uint64_t page, Entry& entry) {
     if (DeviceMemory* const device = piece->memory->AsDevice()) {
       uint64_t contiguous;
       const bool empty = device->RunAt(piece->offset, kPage).empty;
-      entry = {page, empty ? kZeros : device->DataAt(piece->offset, kPage, &contiguous), nullptr};
+      entry = {page, empty ? kZeros : device->DataAt(piece->offset, kPage, &contiguous), nullptr,
+               nullptr};
       return true;
     }
     if (piece->memory->kind() != MemoryKind::kRegisters) {
       if (const uint8_t* const base = piece->memory->HostPointer()) {
-        entry = {page, base + piece->offset, nullptr};
+        entry = {page, base + piece->offset, nullptr, nullptr};
         return true;
       }
     }
   }
   const Copy* const copy = MakeCopy(page);
   if (copy == nullptr) return false;
-  entry = {page, copy->bytes.get(), nullptr};
+  entry = {page, copy->bytes.get(), nullptr, nullptr};
   return true;
 }
 
@@ -108,11 +166,49 @@ bool LaunchMemory::Own(uint64_t page, Entry& entry) {
   if (copy == nullptr) return false;
   copy->written = true;
   order_.push_back(page);
-  entry = {page, copy->bytes.get(), copy->bytes.get()};
+  if (pages_.tracking_ != Tracking::kNone) {
+    copy->bytes_written = std::make_unique<Written>();
+    entry = {page, copy->bytes.get(), nullptr, copy->bytes_written.get()};
+  } else {
+    entry = {page, copy->bytes.get(), copy->bytes.get(), nullptr};
+  }
   return true;
 }
 
-AddressSpace::Fault LaunchMemory::Commit(absl::Span<LaunchMemory* const> parts) {
+std::vector<std::pair<uint64_t, uint64_t>> LaunchMemory::WrittenRanges() const {
+  std::vector<uint64_t> pages = order_;
+  std::sort(pages.begin(), pages.end());
+  std::vector<std::pair<uint64_t, uint64_t>> ranges;
+  for (const uint64_t page : pages) {
+    const Copy& copy = copies_.at(page);
+    if (copy.bytes_written == nullptr) continue;
+    copy.bytes_written->EachRange([&](uint64_t begin, uint64_t end) {
+      begin += page * kPage, end += page * kPage;
+      if (!ranges.empty() && ranges.back().second == begin) {
+        ranges.back().second = end;
+      } else {
+        ranges.emplace_back(begin, end);
+      }
+    });
+  }
+  return ranges;
+}
+
+uint64_t LaunchMemory::CommitTaint(absl::Span<LaunchMemory* const> parts) {
+  uint64_t without = 0;
+  for (const LaunchMemory* part : parts) {
+    const bool tainted = part->pages_.tracking_ == Tracking::kTainted;
+    for (const auto& [begin, end] : part->WrittenRanges()) {
+      without += part->pages_.space_.SetTaint(begin, end - begin, tainted);
+    }
+    if (!tainted) without = 0;
+  }
+  return without;
+}
+
+AddressSpace::Fault LaunchMemory::Commit(absl::Span<LaunchMemory* const> parts,
+                                         uint64_t& host_bytes) {
+  host_bytes = CommitTaint(parts);
   absl::flat_hash_map<uint64_t, uint32_t> writers;
   if (parts.size() > 1) {
     for (const LaunchMemory* part : parts) {
@@ -134,7 +230,7 @@ AddressSpace::Fault LaunchMemory::Commit(absl::Span<LaunchMemory* const> parts) 
       const Copy& copy = part->copies_.at(page);
       const AddressSpace::Fault fault =
           copy.before == nullptr
-              ? space.Write(page * kPage, copy.bytes.get(), kPage)
+              ? space.Write(page * kPage, copy.bytes.get(), kPage, AddressSpace::OnTaint::kKeep)
               : WriteDifferences(space, page * kPage, copy.bytes.get(), copy.before.get());
       if (fault) return fault;
     }

@@ -12,9 +12,18 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/types/span.h"
+#include "trap/gpu/sass/written_bytes.h"
 #include "uvm_model/address_space.h"
 
 namespace phantora::sass {
+
+// Whether a launch looks for tainted memory (uvm_model/taint.h), and knows each byte that it
+// writes.
+enum class Tracking : uint8_t {
+  kNone,     // no memory is tainted
+  kLooking,  // the first tainted byte that is read ends it; what is written is not tainted
+  kTainted,  // what is written is, whatever is read
+};
 
 // This machine's memory for copies of pages. Keeps what was used, for the next launch. Not
 // thread-safe.
@@ -43,8 +52,8 @@ class PagePool {
 class LaunchPages {
  public:
   // Copies take `most_bytes` of this machine's memory at most, in all parts together.
-  LaunchPages(AddressSpace& space, PagePool& pool, uint64_t most_bytes)
-      : space_(space), pool_(pool), left_(most_bytes) {}
+  LaunchPages(AddressSpace& space, PagePool& pool, uint64_t most_bytes, Tracking tracking)
+      : space_(space), pool_(pool), left_(most_bytes), tracking_(tracking) {}
 
  private:
   friend class LaunchMemory;
@@ -52,6 +61,7 @@ class LaunchPages {
   AddressSpace& space_;
   PagePool& pool_;
   uint64_t left_;
+  const Tracking tracking_;
 };
 
 // Of one part. Parts do not see what others write.
@@ -60,57 +70,72 @@ class LaunchMemory {
   static constexpr uint64_t kPage = PagePool::kPage;
 
   explicit LaunchMemory(LaunchPages& pages) : pages_(pages) {
-    entries_.fill({~uint64_t{0}, nullptr, nullptr});
+    entries_.fill({~uint64_t{0}, nullptr, nullptr, nullptr});
   }
   ~LaunchMemory();
   LaunchMemory(const LaunchMemory&) = delete;
   LaunchMemory& operator=(const LaunchMemory&) = delete;
 
-  // The bytes from `address` to the end of its page. nullptr: they are not mapped, or (writing)
-  // there is no memory for a copy (see out_of_memory).
-  const uint8_t* Read(uint64_t address) {
+  // `bytes` of one page. nullptr: they are not mapped, or (reading) tainted, which ends the launch
+  // (see met_taint), or (writing) there is no memory for a copy (see out_of_memory).
+  const uint8_t* Read(uint64_t address, uint64_t bytes) {
     const uint64_t page = address / kPage;
     Entry& entry = entries_[page % kEntries];
-    if (__builtin_expect(entry.page != page, 0) && !Find(page, entry)) return nullptr;
+    if (__builtin_expect(entry.page != page, 0)) return ReadSlowly(address, bytes, entry);
     return entry.read + address % kPage;
   }
-  uint8_t* Write(uint64_t address) {
+  uint8_t* Write(uint64_t address, uint64_t bytes) {
     const uint64_t page = address / kPage;
     Entry& entry = entries_[page % kEntries];
-    if (__builtin_expect(entry.page != page, 0) && !Find(page, entry)) return nullptr;
-    if (__builtin_expect(entry.write == nullptr, 0) && !Own(page, entry)) return nullptr;
+    if (__builtin_expect(entry.page != page || entry.write == nullptr, 0)) {
+      return WriteSlowly(address, bytes, entry);
+    }
     return entry.write + address % kPage;
   }
 
   // Makes everything visible that `parts` of the same pages have written, as if one part had been
   // executed after the other: where two have changed a byte, the later one's is left. Returns an
   // address that could not be written, if there was one.
-  static AddressSpace::Fault Commit(absl::Span<LaunchMemory* const> parts);
+  // Taint becomes what the tracking says; `host_bytes`: how many tainted ones went to memory that
+  // the host sees.
+  static AddressSpace::Fault Commit(absl::Span<LaunchMemory* const> parts, uint64_t& host_bytes);
 
   bool out_of_memory() const { return out_of_memory_; }
+  bool met_taint() const { return met_taint_; }
+  // With tracking: ranges of bytes that were written, in order of addresses; one ends where the
+  // next does not begin.
+  std::vector<std::pair<uint64_t, uint64_t>> WrittenRanges() const;
   uint64_t written_bytes() const { return order_.size() * kPage; }
 
  private:
   static constexpr uint64_t kEntries = 1024;
+  using Written = WrittenBytes;
   struct Entry {
     uint64_t page;
     const uint8_t* read;
-    uint8_t* write;
+    uint8_t* write;    // nullptr if it has to be copied first, or each write is to be noted
+    Written* written;  // where to note it
   };
   struct Copy {
     PagePool::Page bytes;
     // What was there, of memory that others may write meanwhile: only what differs is written back.
     PagePool::Page before;
     bool written = false;
+    std::unique_ptr<Written> bytes_written;  // with tracking
   };
 
+  const uint8_t* ReadSlowly(uint64_t address, uint64_t bytes, Entry& entry);
+  uint8_t* WriteSlowly(uint64_t address, uint64_t bytes, Entry& entry);
+  // Whether a byte is tainted that this part has not written itself; and of the page, any at all.
+  bool ReadsTaint(uint64_t address, uint64_t bytes, bool& page_is_tainted);
   bool Find(uint64_t page, Entry& entry);
   bool Own(uint64_t page, Entry& entry);
+  static uint64_t CommitTaint(absl::Span<LaunchMemory* const> parts);
   Copy* MakeCopy(uint64_t page);
   static AddressSpace::Fault CommitTogether(absl::Span<LaunchMemory* const> parts, uint64_t page);
 
   LaunchPages& pages_;
-  bool out_of_memory_ = false;
+  bool out_of_memory_ = false, met_taint_ = false;
   absl::flat_hash_map<uint64_t, Copy> copies_;
   std::vector<uint64_t> order_;  // of the first writes
   std::array<Entry, kEntries> entries_;

@@ -114,16 +114,22 @@ inline uint8_t* LocalAt(Warp& warp, int lane, uint32_t address, int bytes) {
   if (at == nullptr) warp.Fail(Stop::Reason::kOutOfRange, address);
   return at;
 }
+// `count` of them, one behind the other in one page.
 template <bool write>
-inline uint8_t* GlobalAt(Warp& warp, uint64_t address, int bytes) {
+inline uint8_t* GlobalAt(Warp& warp, uint64_t address, int bytes, uint64_t count = 1) {
   if (address % static_cast<uint64_t>(bytes) != 0) {
     warp.Fail(Stop::Reason::kMisaligned, address);
     return nullptr;
   }
   LaunchMemory& memory = *warp.launch->memory;
-  uint8_t* const at = write ? memory.Write(address) : const_cast<uint8_t*>(memory.Read(address));
-  if (at == nullptr) {
-    warp.Fail(memory.out_of_memory() ? Stop::Reason::kNoMemory : Stop::Reason::kUnmapped, address);
+  const uint64_t all = static_cast<uint64_t>(bytes) * count;
+  uint8_t* const at =
+      write ? memory.Write(address, all) : const_cast<uint8_t*>(memory.Read(address, all));
+  if (__builtin_expect(at == nullptr, 0)) {
+    warp.Fail(memory.out_of_memory() ? Stop::Reason::kNoMemory
+              : memory.met_taint()   ? Stop::Reason::kTainted
+                                     : Stop::Reason::kUnmapped,
+              address);
   }
   return at;
 }

@@ -36,6 +36,7 @@ struct Stop {
     kTooLong,      // more instructions than the launch may take
     kNoMemory,     // of this machine
     kInterrupted,  // the run is to end
+    kTainted,      // it reads what a launch that was not executed should have made
     kOrder,        // only in order with the blocks before it, see LaunchState::is_part
   };
   Reason reason = Reason::kNone;

@@ -1,0 +1,173 @@
+#include "trap/gpu/front/launch_outputs.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <optional>
+#include <utility>
+
+namespace phantora {
+namespace {
+
+using Range = std::pair<uint64_t, uint64_t>;
+using Ranges = std::vector<Range>;
+
+// If every block writes as much as the one that writes most, so many hundredths of a region have
+// to come together for all of it to be written: blocks at the edges of a matrix write less.
+constexpr uint64_t kHundredths = 95;
+// A matrix of fewer bytes a row than this is not told from a list of rows.
+constexpr uint64_t kMostSizes = 4;
+constexpr uint64_t kElementBytes[kMostSizes] = {2, 4, 1, 8};
+
+// The distance at which rows that one block writes follow each other most often, 0 if there are
+// none.
+uint64_t StrideOf(absl::Span<const Range> of_one) {
+  std::map<uint64_t, size_t> count;
+  for (size_t i = 1; i < of_one.size(); ++i) ++count[of_one[i].first - of_one[i - 1].first];
+  const auto most = std::max_element(
+      count.begin(), count.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  return most == count.end() ? 0 : most->first;
+}
+
+// Those that begin in [begin, end).
+absl::Span<const Range> Within(absl::Span<const Range> ranges, uint64_t begin, uint64_t end) {
+  const auto index = [&](uint64_t address) {
+    const auto lies_before = [](const Range& range, uint64_t at) { return range.first < at; };
+    return static_cast<size_t>(
+        std::lower_bound(ranges.begin(), ranges.end(), address, lies_before) - ranges.begin());
+  };
+  return ranges.subspan(index(begin), index(end) - index(begin));
+}
+
+uint64_t BytesOf(absl::Span<const Range> ranges) {
+  uint64_t bytes = 0;
+  for (const auto& [begin, end] : ranges) bytes += end - begin;
+  return bytes;
+}
+
+// All between the first and the last, or rows, if the stride of one block's is that of all.
+// `bytes`: how many are written of it, as far as one can tell.
+OutputRegion RegionOf(absl::Span<const Range> ranges, uint64_t stride, uint64_t base,
+                      uint64_t bytes) {
+  const uint64_t begin = ranges.front().first, length = ranges.back().second - begin;
+  OutputRegion region = {.begin = begin - base, .width = length, .stride = length};
+  uint64_t width = 0;
+  bool fits = stride > 0;
+  for (const auto& [from, to] : ranges) {
+    if (!fits) break;
+    const uint64_t into = (from - begin) % stride;
+    width = std::max(width, into + (to - from));
+    fits = into + (to - from) <= stride;
+  }
+  if (fits && width < stride) {
+    region.width = width, region.stride = stride;
+    region.rows = (length + stride - width) / stride;
+    if (region.end() < ranges.back().second - base) ++region.rows;
+  }
+  region.is_exact = bytes >= region.rows * region.width / 100 * kHundredths;
+  return region;
+}
+
+// As many bytes as the work says, all in one piece: what the products' blocks write agrees with it.
+std::optional<OutputRegion> RegionOfWork(const OutputRegion& seen, uint64_t stride,
+                                         WorkFamily family, const KernelWork& work) {
+  if (!work.checked) return std::nullopt;
+  double row = 0, elements = 0;
+  if (family == WorkFamily::kGemm) {
+    row = work.shape[0];  // of m elements, n times, for each of the batch
+    elements = work.shape[0] * work.shape[1] * std::max(work.shape[3], 1.0);
+  } else if (family == WorkFamily::kAttention && !work.backward) {
+    row = work.shape[1] * work.shape[4];  // of a token: heads times their width
+    elements = work.shape[0] * work.shape[1] * work.shape[2] * work.shape[4];
+  }
+  if (row <= 0 || elements <= 0 || elements > 1e13) return std::nullopt;
+  for (const uint64_t size : kElementBytes) {
+    const auto bytes = static_cast<uint64_t>(elements) * size;
+    if (stride == static_cast<uint64_t>(row) * size && seen.end() <= bytes) {
+      return OutputRegion{.width = bytes, .stride = bytes, .is_exact = true};
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+uint64_t PointerAt(absl::Span<const uint8_t> parameters, uint32_t at) {
+  uint64_t pointer = 0;
+  if (at + sizeof pointer <= parameters.size()) {
+    std::memcpy(&pointer, parameters.data() + at, sizeof pointer);
+  }
+  return pointer;
+}
+
+std::vector<uint32_t> PointersAmong(absl::Span<const uint8_t> parameters, AddressSpace& memory) {
+  std::vector<uint32_t> pointers;
+  for (uint32_t at = 0; at + 8 <= parameters.size(); at += 8) {
+    const uint64_t value = PointerAt(parameters, at);
+    // Nothing is mapped below, and small numbers are many.
+    if (value >> 32 != 0 && memory.Find(value)) pointers.push_back(at);
+  }
+  return pointers;
+}
+
+LaunchOutputs OutputsOf(const sass::Sample& sample, absl::Span<const uint8_t> parameters,
+                        absl::Span<const uint32_t> pointers, AddressSpace& memory,
+                        WorkFamily family, const KernelWork& work) {
+  LaunchOutputs outputs = {.known = sample.is_complete || sample.is_all, .regions = {}};
+  std::map<uint64_t, uint32_t> bases;  // address, where it is
+  for (const uint32_t at : pointers) bases.emplace(PointerAt(parameters, at), at);
+  std::map<uint64_t, Ranges> written;  // by base
+  for (auto [begin, end] : sample.written) {
+    while (begin < end) {
+      // What lies on both sides of a pointer belongs to two.
+      const auto above = bases.upper_bound(begin);
+      const uint64_t until = above == bases.end() ? end : std::min(end, above->first);
+      const uint64_t base = above == bases.begin() ? 0 : std::prev(above)->first;
+      const auto around = base == 0 ? std::nullopt : memory.RangeAround(base);
+      if (!around || around->first + around->second < until) {
+        outputs.known = false;
+      } else {
+        written[base].emplace_back(begin, until);
+      }
+      begin = until;
+    }
+  }
+  uint64_t most = 0;
+  size_t largest = 0;
+  bool by_work = false;
+  for (const auto& [base, ranges] : written) {
+    const auto of_one = Within(sample.of_one, ranges.front().first, ranges.back().second);
+    const uint64_t stride = StrideOf(of_one);
+    const uint64_t own = BytesOf(ranges);
+    uint64_t bytes = own;
+    if (!sample.is_all) {
+      const double of_all =
+          static_cast<double>(BytesOf(of_one)) * static_cast<double>(sample.clusters);
+      bytes = std::max(bytes, static_cast<uint64_t>(std::min(of_all, 1e15)));
+    }
+    OutputRegion region = RegionOf(ranges, stride, base, bytes);
+    bool is_of_work = false;
+    if (const auto of_work = RegionOfWork(region, stride, family, work);
+        of_work && !sample.is_all) {
+      region = *of_work;
+      is_of_work = true;
+    } else if (!sample.is_all && region.is_exact && region.rows == 1) {
+      // The one that writes furthest may not have been tried.
+      region.is_exact = bytes <= region.width;
+      region.width = region.stride = std::max(region.width, bytes);
+    }
+    region.parameter = bases[base];
+    outputs.regions.push_back(region);
+    if (own > most) {
+      most = own;
+      largest = outputs.regions.size() - 1;
+      by_work = is_of_work;
+    }
+  }
+  // Blocks that take what is next have not come to their end, alone; what else they write, flags
+  // and sums of rows, is seen before.
+  if (by_work && !outputs.regions.empty() && largest < outputs.regions.size()) outputs.known = true;
+  return outputs;
+}
+
+}  // namespace phantora

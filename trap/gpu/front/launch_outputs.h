@@ -1,0 +1,47 @@
+// What a launch writes, as some of its blocks tell.
+#ifndef PHANTORA_TRAP_GPU_FRONT_LAUNCH_OUTPUTS_H_
+#define PHANTORA_TRAP_GPU_FRONT_LAUNCH_OUTPUTS_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "profiles/work/kernel_work.h"
+#include "trap/gpu/sass/execute.h"
+#include "uvm_model/address_space.h"
+
+namespace phantora {
+
+// Bytes from a pointer among the parameters on: `rows` of them, of `width` bytes, one every
+// `stride`.
+struct OutputRegion {
+  uint32_t parameter = 0;  // where the pointer is, in bytes from the first parameter
+  uint64_t begin = 0;
+  uint64_t width = 0, stride = 0, rows = 1;
+  // All of it is written, and nothing beyond. Otherwise it is what may be.
+  bool is_exact = false;
+
+  // Of the last byte but one, from the pointer.
+  uint64_t end() const { return begin + (rows - 1) * stride + width; }
+};
+
+struct LaunchOutputs {
+  // False: it may write more, nobody knows where.
+  bool known = false;
+  std::vector<OutputRegion> regions;
+};
+
+// Where the parameters have addresses of mapped memory, in bytes, in order.
+std::vector<uint32_t> PointersAmong(absl::Span<const uint8_t> parameters, AddressSpace& memory);
+uint64_t PointerAt(absl::Span<const uint8_t> parameters, uint32_t at);
+
+// What is written lies behind the pointer that is nearest below, of those in `pointers`, in
+// memory without a gap. Of products and attention, whose blocks are large and take what is next in
+// an order of their own, `work` says how much there is, as far as its family is known.
+LaunchOutputs OutputsOf(const sass::Sample& sample, absl::Span<const uint8_t> parameters,
+                        absl::Span<const uint32_t> pointers, AddressSpace& memory,
+                        WorkFamily family, const KernelWork& work);
+
+}  // namespace phantora
+
+#endif  // PHANTORA_TRAP_GPU_FRONT_LAUNCH_OUTPUTS_H_

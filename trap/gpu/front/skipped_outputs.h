@@ -1,0 +1,45 @@
+// Leaves something where skipped kernels should have written.
+#ifndef PHANTORA_TRAP_GPU_FRONT_SKIPPED_OUTPUTS_H_
+#define PHANTORA_TRAP_GPU_FRONT_SKIPPED_OUTPUTS_H_
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "profiles/work/kernel_work.h"
+#include "trap/gpu/front/launch_outputs.h"
+#include "trap/gpu/front/skipped.h"
+#include "uvm_model/address_space.h"
+#include "uvm_model/page_store.h"
+
+namespace phantora {
+
+// Equally long pieces of memory, one every `stride` bytes.
+struct Lines {
+  uint64_t address = 0, bytes = 0, count = 1, stride = 0;
+};
+
+class SkippedOutputs {
+ public:
+  // `store`: of the GPUs' memory.
+  SkippedOutputs(Skipped skipped, std::shared_ptr<PageStore> store)
+      : skipped_(skipped), store_(std::move(store)) {}
+
+  // Fills the regions that are exact, if the kernel's family says that extents do not depend on
+  // data, and taints all. Returns how many bytes the host may see.
+  uint64_t Leave(AddressSpace& memory, absl::Span<const uint8_t> parameters,
+                 const LaunchOutputs& outputs, WorkFamily family);
+
+ private:
+  void Fill(AddressSpace& memory, const Lines& lines, bool numbers);
+  void MakeNoise();
+
+  const Skipped skipped_;
+  const std::shared_ptr<PageStore> store_;
+  AddressSpace noise_;
+  uint64_t filled_ = 0;  // regions with noise, so that not all are alike
+};
+
+}  // namespace phantora
+
+#endif  // PHANTORA_TRAP_GPU_FRONT_SKIPPED_OUTPUTS_H_

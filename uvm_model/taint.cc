@@ -37,6 +37,7 @@ void Taint::Remove(uint64_t offset, uint64_t length) {
     if (first < begin) ranges_.emplace(first, begin);
     if (last > end) ranges_.emplace(end, last);
   }
+  if (ranges_.empty()) grain_ = 1;
   while (ranges_.size() > kMostRanges) Coarsen();
 }
 

@@ -174,6 +174,9 @@ std::string SessionReport::ExecutedKernels() const {
     absl::StrAppend(&text, separator, count, " ", reason);
     separator = ", ";
   }
+  if (counters.unknown_outputs > 0) {
+    absl::StrAppendFormat(&text, "; of %d nobody knows what they write", counters.unknown_outputs);
+  }
   if (counters.doubtful_reads > 0) {
     absl::StrAppendFormat(&text, "; %d copies to hosts, of %d bytes, depend on those",
                           counters.doubtful_reads, counters.doubtful_bytes);

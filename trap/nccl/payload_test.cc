@@ -111,6 +111,38 @@ TEST_F(PayloadTest, LargeReductionsAreComputedIfWhatIsContributedIs) {
   EXPECT_EQ(Get(0, kOut, 2), (Words{2, 4}));
 }
 
+TEST_F(PayloadTest, TaintGoesToWhoeverGetsIt) {
+  MakeRanks(3);
+  for (int rank = 0; rank < 3; ++rank) Put(rank, kIn, {1, 2, 3});
+  Memory(2).SetTaint(kIn + 4, 4, true);
+  const auto tainted = [this](int rank, int word) {
+    return Memory(rank).IsTainted(kOut + 4 * static_cast<uint64_t>(word), 4);
+  };
+  Run(Of(Operation::kBroadcast, 3, 2));
+  EXPECT_FALSE(tainted(0, 0));
+  EXPECT_TRUE(tainted(0, 1));
+  EXPECT_FALSE(tainted(0, 2));
+  Run(Of(Operation::kBroadcast, 3, 0));
+  EXPECT_FALSE(tainted(0, 1));
+  // A piece of a reduction at least.
+  Run(Of(Operation::kAllReduce, 3));
+  for (int rank = 0; rank < 3; ++rank) EXPECT_TRUE(tainted(rank, 1));
+  Run(Of(Operation::kReduceScatter, 1));
+  EXPECT_FALSE(tainted(0, 0));
+  EXPECT_TRUE(tainted(1, 0));
+  EXPECT_FALSE(tainted(2, 0));
+  // Zeros are added up without being read.
+  for (int rank = 0; rank < 3; ++rank) Memory(rank).Zero(kIn, kRegion);
+  Memory(1).SetTaint(kIn, 4, true);
+  Run(Of(Operation::kAllReduce, 1));
+  EXPECT_TRUE(tainted(0, 0));
+  // What is too large is rank 0's, and not what it should be.
+  Memory(1).Zero(kIn, kRegion);
+  Put(0, kIn, {1});
+  Run(Of(Operation::kAllReduce, kLargest));
+  EXPECT_TRUE(tainted(2, 0));
+}
+
 TEST_F(PayloadTest, BroadcastInPlace) {
   MakeRanks(3);
   for (int rank = 0; rank < 3; ++rank) Put(rank, kIn, {rank});

@@ -1,6 +1,7 @@
 #include "trap/gpu/front/kernel_execution.h"
 
 #include <algorithm>
+#include <cstring>
 #include <iterator>
 #include <optional>
 
@@ -19,11 +20,16 @@ constexpr uint64_t kCodeBefore = 32 << 10, kCodeBehind = 64 << 10;
 constexpr size_t kMostPlaces = 16;
 // Programs that are kept with such code, of a process: of 8 MiB at most each, besides their own.
 constexpr size_t kMostExtended = 16;
-constexpr size_t kMostShapes = 1 << 16;
+constexpr size_t kMostShapes = 1 << 16, kMostRegions = 1 << 20;
 constexpr size_t kMostRefusals = 1 << 12;
 constexpr uint64_t kMostLinesLookedAt = 256;
 
 sass::Dims DimsOf(const Qmd::Dims& dims) { return {dims.x, dims.y, dims.z}; }
+
+bool IsToldByWork(WorkFamily family) {
+  return family == WorkFamily::kGemm || family == WorkFamily::kReduction ||
+         family == WorkFamily::kLayout;
+}
 
 WarpError WarpErrorOf(const sass::Stop& stop, const sass::Program& program, uint64_t code) {
   WarpError error = {.program_counter = program.AddressOf(stop.instruction, code),
@@ -290,71 +296,129 @@ void KernelExecution::LeaveOutputs(ExecutionContext& context, Process& process,
                                    const Launch& launch) {
   ReadParameters(context, launch);
   const LaunchOutputs& outputs = OutputsOf(context, process, launch);
-  if (!outputs.known) {
-    ++counters_.unknown_outputs;
-    ++process.unknown;
-  }
+  if (!outputs.known) NoteUnknown(process, launch.title);
   const uint64_t seen =
       skipped_.Leave(context.memory(), parameters_, outputs,
                      launch.rule == nullptr ? WorkFamily::kUnknown : launch.rule->family());
   if (seen > 0) SeenByHost(context, process, seen);
 }
 
-const LaunchOutputs& KernelExecution::OutputsOf(ExecutionContext& context, Process& process,
-                                                const Launch& launch) {
-  std::vector<uint32_t>& pointers = pointers_[launch.fingerprint];
-  const auto like = [&] {
-    const Qmd& qmd = launch.qmd;
-    Like result = {launch.fingerprint,
-                   launch.code_bytes,
-                   {qmd.grid.x, qmd.grid.y, qmd.grid.z, qmd.block.x, qmd.block.y, qmd.block.z},
-                   parameters_.size()};
-    // All but the pointers.
-    absl::string_view all(reinterpret_cast<const char*>(parameters_.data()), parameters_.size());
-    size_t begin = 0;
-    for (const uint32_t at : pointers) {
-      if (at + 8 > all.size()) break;
-      result.parameters = absl::HashOf(result.parameters, all.substr(begin, at - begin));
-      begin = at + 8;
+KernelWork KernelExecution::WorkOf(const Launch& launch) const {
+  const Qmd& qmd = launch.qmd;
+  return launch.rule->Of({.grid = {qmd.grid.x, qmd.grid.y, qmd.grid.z},
+                          .block = {qmd.block.x, qmd.block.y, qmd.block.z},
+                          .parameters = parameters_});
+}
+
+KernelExecution::Like KernelExecution::LikeOf(const Launch& launch,
+                                              const Parameters& kernel) const {
+  const Qmd& qmd = launch.qmd;
+  Like like = {launch.fingerprint,
+               launch.code_bytes,
+               {qmd.grid.x, qmd.grid.y, qmd.grid.z, qmd.block.x, qmd.block.y, qmd.block.z},
+               parameters_.size()};
+  const absl::string_view all(reinterpret_cast<const char*>(parameters_.data()),
+                              parameters_.size());
+  // These have unused parts among their parameters, where anything may be. What they write is told
+  // by the work's sizes, but for distances of rows.
+  if (launch.rule != nullptr && IsToldByWork(launch.rule->family())) {
+    if (const KernelWork work = WorkOf(launch); work.checked && !work.guessed && work.bytes > 0) {
+      like.parameters =
+          absl::HashOf(like.parameters, work.shape, work.flops, work.bytes, work.written_bytes);
+      return like;
     }
-    result.parameters = absl::HashOf(result.parameters, all.substr(begin));
-    return result;
-  };
-  if (const auto found = outputs_.find(like()); found != outputs_.end()) return found->second;
-  // Pointers that were null before.
+  }
+  if (kernel.read) {
+    for (const uint32_t at : *kernel.read) {
+      uint32_t word = 0;
+      if (at + sizeof word <= all.size()) std::memcpy(&word, all.data() + at, sizeof word);
+      like.parameters = absl::HashOf(like.parameters, word);
+    }
+    return like;
+  }
+  size_t begin = 0;
+  for (const uint32_t at : kernel.pointers) {
+    if (at + 8 > all.size()) break;
+    like.parameters = absl::HashOf(like.parameters, all.substr(begin, at - begin));
+    begin = at + 8;
+  }
+  like.parameters = absl::HashOf(like.parameters, all.substr(begin));
+  return like;
+}
+
+void KernelExecution::LookAtParameters(ExecutionContext& context, const Launch& launch,
+                                       Parameters& kernel) {
   const std::vector<uint32_t> now = PointersAmong(parameters_, context.memory());
   std::vector<uint32_t> all;
-  std::set_union(pointers.begin(), pointers.end(), now.begin(), now.end(), std::back_inserter(all));
-  pointers = std::move(all);
-  const Like key = like();
+  std::set_union(kernel.pointers.begin(), kernel.pointers.end(), now.begin(), now.end(),
+                 std::back_inserter(all));
+  if (!kernel.is_new && all.size() == kernel.pointers.size()) return;
+  kernel.pointers = std::move(all);
+  kernel.is_new = false;
+  kernel.read.reset();
+  if (!ReadCode(context, launch)) return;
+  const uint32_t offset = launch.qmd.parameter_offset();
+  const auto constants = programs_.Of(code_, architecture_)->ConstantsRead(0);
+  if (!constants) return;
+  kernel.read.emplace();
+  for (const uint32_t at : *constants) {
+    if (at < offset ||
+        std::binary_search(kernel.pointers.begin(), kernel.pointers.end(), (at - offset) / 8 * 8)) {
+      continue;
+    }
+    kernel.read->push_back(at - offset);
+  }
+}
+
+const LaunchOutputs& KernelExecution::OutputsOf(ExecutionContext& context, Process& process,
+                                                const Launch& launch) {
+  if (kernels_.size() >= kMostShapes) kernels_.clear();
+  Parameters& kernel = kernels_[launch.fingerprint];
+  if (!kernel.is_new) {
+    const auto found = outputs_.find(LikeOf(launch, kernel));
+    if (found != outputs_.end()) return found->second;
+  }
+  // Pointers that were null before.
+  LookAtParameters(context, launch, kernel);
+  const Like key = LikeOf(launch, kernel);
   if (const auto found = outputs_.find(key); found != outputs_.end()) return found->second;
-  if (outputs_.size() >= kMostShapes) outputs_.clear();
-  return outputs_[key] = FindOutputs(context, process, launch, now);
+  if (outputs_.size() >= kMostShapes || regions_ >= kMostRegions) outputs_.clear(), regions_ = 0;
+  LaunchOutputs outputs = FindOutputs(context, process, launch, kernel);
+  regions_ += outputs.regions.size();
+  return outputs_[key] = std::move(outputs);
 }
 
 LaunchOutputs KernelExecution::FindOutputs(ExecutionContext& context, Process& process,
-                                           const Launch& wanted,
-                                           absl::Span<const uint32_t> pointers) {
-  const uint64_t most = std::min(budget_.try_one, process.try_credit);
-  sass::Launch launch;
-  AddressSpace::Fault fault;
-  if (most < budget_.always || was_interrupted_) return {};
-  const std::shared_ptr<const sass::Program> program = Prepare(context, wanted, launch, fault);
-  if (program == nullptr) return {};
-  const sass::Sample sample =
-      executor_.Try(launch, *program, context.memory(), most, budget_.try_all, is_ending_);
-  counters_.tried += sample.thread_instructions;
-  process.try_credit -= std::min(process.try_credit, sample.thread_instructions);
+                                           const Launch& wanted, Parameters& kernel) {
   WorkFamily family = WorkFamily::kUnknown;
   KernelWork work;
-  if (wanted.rule != nullptr) {
-    const Qmd& qmd = wanted.qmd;
-    family = wanted.rule->family();
-    work = wanted.rule->Of({.grid = {qmd.grid.x, qmd.grid.y, qmd.grid.z},
-                            .block = {qmd.block.x, qmd.block.y, qmd.block.z},
-                            .parameters = parameters_});
+  if (wanted.rule != nullptr) family = wanted.rule->family(), work = WorkOf(wanted);
+  if (family == WorkFamily::kGemm) {
+    if (auto outputs = OutputsOfProduct(kernel.of_product, parameters_, context.memory(), work)) {
+      return *std::move(outputs);
+    }
   }
-  return phantora::OutputsOf(sample, parameters_, pointers, context.memory(), family, work);
+  const uint64_t most = std::min(budget_.try_one, process.try_credit);
+  if (most < budget_.always || was_interrupted_) return {};
+  sass::Launch launch;
+  AddressSpace::Fault fault;
+  const std::shared_ptr<const sass::Program> program = Prepare(context, wanted, launch, fault);
+  if (program == nullptr) return {};
+  const std::vector<uint32_t> pointers = PointersAmong(parameters_, context.memory());
+  const auto attempt = [&](uint64_t at_most, uint64_t of_all) {
+    const sass::Sample sample =
+        executor_.Try(launch, *program, context.memory(), at_most, of_all, is_ending_);
+    counters_.tried += sample.thread_instructions;
+    process.try_credit -= std::min(process.try_credit, sample.thread_instructions);
+    return phantora::OutputsOf(sample, parameters_, pointers, context.memory(), family, work);
+  };
+  LaunchOutputs outputs;
+  if (family == WorkFamily::kGemm && most > budget_.try_product) {
+    outputs = attempt(budget_.try_product, 0);
+  }
+  if (!outputs.known) outputs = attempt(std::min(most, process.try_credit), budget_.try_all);
+  if (outputs.bytes_of_work > 0) kernel.of_product = outputs;
+  return outputs;
 }
 
 void KernelExecution::Count(Process& process, uint64_t& counter, const std::string& title,
@@ -413,8 +477,13 @@ void KernelExecution::SeenByHost(ExecutionContext& context, const Process& proce
 void KernelExecution::NotExecuted(pid_t of, const std::string& title, const std::string& why) {
   Process& process = processes_[of];
   Count(process, counters_.refused, title, why);
+  NoteUnknown(process, title);
+}
+
+void KernelExecution::NoteUnknown(Process& process, const std::string& title) {
   ++counters_.unknown_outputs;
   ++process.unknown;
+  if (refusals_.size() < kMostRefusals) ++refusals_[{title, "nobody knows what it writes"}];
 }
 
 std::vector<std::string> KernelExecution::Refusals(size_t most) const {

@@ -10,6 +10,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -40,9 +41,10 @@ class KernelExecution {
     uint64_t always = 100'000;
     // To find out what launches write that are skipped: of one, and of a process, which gets
     // `try_per_launch` more by every launch.
-    // `try_all`: the launch as a whole, instead of some of its blocks.
-    uint64_t try_one = 200'000'000, try_all = 50'000'000;
-    uint64_t try_at_first = 4'000'000'000, try_per_launch = 50'000;
+    // `try_all`: the launch as a whole, instead of some of its blocks; `try_product`: whose blocks
+    // take long, and the first rows of a tile tell what there is.
+    uint64_t try_one = 200'000'000, try_all = 50'000'000, try_product = 20'000'000;
+    uint64_t try_at_first = 4'000'000'000, try_per_launch = 100'000;
 
     // For a run of that many processes, which this machine's processors all compute for.
     void ShareBy(int processes) {
@@ -140,6 +142,15 @@ class KernelExecution {
                         like.parameters);
     }
   };
+  // Of a kernel's parameters, in bytes from the first.
+  struct Parameters {
+    std::vector<uint32_t> pointers;
+    // Words of four bytes that its code reads, but for those of pointers; nullopt: it may read all.
+    // What lies between parameters may be anything.
+    std::optional<std::vector<uint32_t>> read;
+    bool is_new = true;
+    LaunchOutputs of_product;  // of one that it has made, if its work tells what it writes
+  };
   // Where a launch found its first tainted byte: so many bytes from the pointer at `parameter`.
   struct Meeting {
     uint32_t parameter;
@@ -162,8 +173,13 @@ class KernelExecution {
   // What a skipped launch should have written becomes what Skipped says, and tainted.
   void LeaveOutputs(ExecutionContext& context, Process& process, const Launch& launch);
   const LaunchOutputs& OutputsOf(ExecutionContext& context, Process& process, const Launch& launch);
+  // By its rule, and parameters_.
+  KernelWork WorkOf(const Launch& launch) const;
+  Like LikeOf(const Launch& launch, const Parameters& kernel) const;
+  // Adds the pointers among parameters_ to what is known of the kernel's.
+  void LookAtParameters(ExecutionContext& context, const Launch& launch, Parameters& kernel);
   LaunchOutputs FindOutputs(ExecutionContext& context, Process& process, const Launch& launch,
-                            absl::Span<const uint32_t> pointers);
+                            Parameters& kernel);
   // The host may see what is tainted.
   void SeenByHost(ExecutionContext& context, const Process& process, uint64_t bytes);
 
@@ -180,6 +196,7 @@ class KernelExecution {
   // Of a launch that is not executed.
   void Skip(ExecutionContext& context, Process& process, uint64_t& counter, const Launch& launch,
             const std::string& why);
+  void NoteUnknown(Process& process, const std::string& title);
   void Count(Process& process, uint64_t& counter, const std::string& title, const std::string& why);
 
   const int architecture_;
@@ -193,8 +210,9 @@ class KernelExecution {
   SkippedOutputs skipped_;
   bool any_skipped_ = false;  // in the whole run
   absl::flat_hash_map<Shape, Meeting> meetings_;
-  absl::flat_hash_map<uint64_t, std::vector<uint32_t>> pointers_;  // by fingerprint
+  absl::flat_hash_map<uint64_t, Parameters> kernels_;  // by fingerprint
   absl::flat_hash_map<Like, LaunchOutputs> outputs_;
+  size_t regions_ = 0;  // in outputs_
   std::vector<uint8_t> parameters_;
   std::map<std::pair<std::string, std::string>, uint64_t> refusals_;
   std::vector<uint8_t> code_;

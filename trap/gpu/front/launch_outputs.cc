@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <utility>
@@ -15,9 +16,9 @@ using Ranges = std::vector<Range>;
 // If every block writes as much as the one that writes most, so many hundredths of a region have
 // to come together for all of it to be written: blocks at the edges of a matrix write less.
 constexpr uint64_t kHundredths = 95;
-// A matrix of fewer bytes a row than this is not told from a list of rows.
-constexpr uint64_t kMostSizes = 4;
-constexpr uint64_t kElementBytes[kMostSizes] = {2, 4, 1, 8};
+constexpr uint64_t kElementBytes[] = {2, 4, 1, 8};
+// Of one launch: optimizers write hundreds of tensors.
+constexpr size_t kMostRegions = 1024;
 
 // The distance at which rows that one block writes follow each other most often, 0 if there are
 // none.
@@ -83,7 +84,11 @@ std::optional<OutputRegion> RegionOfWork(const OutputRegion& seen, uint64_t stri
   if (row <= 0 || elements <= 0 || elements > 1e13) return std::nullopt;
   for (const uint64_t size : kElementBytes) {
     const auto bytes = static_cast<uint64_t>(elements) * size;
-    if (stride == static_cast<uint64_t>(row) * size && seen.end() <= bytes) {
+    const auto row_bytes = static_cast<uint64_t>(row) * size;
+    // Rows of a tile, or rows as a whole, if the work says of how many bytes.
+    const bool agrees = stride == row_bytes || (seen.rows == 1 && seen.width % row_bytes == 0 &&
+                                                work.written_bytes == static_cast<double>(bytes));
+    if (agrees && seen.end() <= bytes) {
       return OutputRegion{.width = bytes, .stride = bytes, .is_exact = true};
     }
   }
@@ -132,8 +137,9 @@ LaunchOutputs OutputsOf(const sass::Sample& sample, absl::Span<const uint8_t> pa
       begin = until;
     }
   }
+  if (written.size() > kMostRegions) return {};
   uint64_t most = 0;
-  size_t largest = 0;
+  uint64_t largest = 0;  // bytes of the region that most of the sample is in
   bool by_work = false;
   for (const auto& [base, ranges] : written) {
     const auto of_one = Within(sample.of_one, ranges.front().first, ranges.back().second);
@@ -160,13 +166,40 @@ LaunchOutputs OutputsOf(const sass::Sample& sample, absl::Span<const uint8_t> pa
     outputs.regions.push_back(region);
     if (own > most) {
       most = own;
-      largest = outputs.regions.size() - 1;
+      largest = region.width;
       by_work = is_of_work;
     }
   }
   // Blocks that take what is next have not come to their end, alone; what else they write, flags
   // and sums of rows, is seen before.
-  if (by_work && !outputs.regions.empty() && largest < outputs.regions.size()) outputs.known = true;
+  if (by_work) {
+    outputs.known = true;
+    outputs.bytes_of_work = largest;
+  }
+  return outputs;
+}
+
+std::optional<LaunchOutputs> OutputsOfProduct(const LaunchOutputs& other,
+                                              absl::Span<const uint8_t> parameters,
+                                              AddressSpace& memory, const KernelWork& work) {
+  const double elements = work.shape[0] * work.shape[1] * std::max(work.shape[3], 1.0);
+  if (!work.checked || elements <= 0 || elements > 1e13 || other.bytes_of_work == 0) {
+    return std::nullopt;
+  }
+  const auto bytes = static_cast<uint64_t>(work.written_bytes);
+  // Parts that another kernel adds up are no results.
+  if (std::find(std::begin(kElementBytes), std::end(kElementBytes),
+                bytes / static_cast<uint64_t>(elements)) == std::end(kElementBytes) ||
+      bytes % static_cast<uint64_t>(elements) != 0) {
+    return std::nullopt;
+  }
+  LaunchOutputs outputs = other;
+  outputs.bytes_of_work = bytes;
+  for (OutputRegion& region : outputs.regions) {
+    if (region.width != other.bytes_of_work) continue;
+    region.width = region.stride = bytes;
+    if (memory.Check(PointerAt(parameters, region.parameter), bytes)) return std::nullopt;
+  }
   return outputs;
 }
 

@@ -3,6 +3,7 @@
 #define PHANTORA_TRAP_GPU_FRONT_LAUNCH_OUTPUTS_H_
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -28,6 +29,8 @@ struct OutputRegion {
 struct LaunchOutputs {
   // False: it may write more, nobody knows where.
   bool known = false;
+  // The region of the result, if the work says how large that is; 0 bytes otherwise.
+  uint64_t bytes_of_work = 0;
   std::vector<OutputRegion> regions;
 };
 
@@ -41,6 +44,12 @@ uint64_t PointerAt(absl::Span<const uint8_t> parameters, uint32_t at);
 LaunchOutputs OutputsOf(const sass::Sample& sample, absl::Span<const uint8_t> parameters,
                         absl::Span<const uint32_t> pointers, AddressSpace& memory,
                         WorkFamily family, const KernelWork& work);
+
+// The same of a product by the same kernel, of another size. nullopt: the work does not say how
+// many bytes it has, or they are not there.
+std::optional<LaunchOutputs> OutputsOfProduct(const LaunchOutputs& other,
+                                              absl::Span<const uint8_t> parameters,
+                                              AddressSpace& memory, const KernelWork& work);
 
 }  // namespace phantora
 

@@ -93,6 +93,22 @@ TEST_F(LaunchOutputsTest, AProductIsAsLargeAsItsWorkSays) {
   EXPECT_EQ(outputs.regions[0].begin, 0u);
   EXPECT_EQ(outputs.regions[0].width, 512u * 24 * 2 * 2);
   EXPECT_TRUE(outputs.regions[0].is_exact);
+  // One of another size, by the same kernel, of as many bytes each, as far as they are there.
+  const LaunchOutputs known = outputs;
+  work.shape = {64, 10, 9, 1, 0};
+  work.written_bytes = 64 * 10 * 2;
+  auto other = OutputsOfProduct(known, parameters_, memory_, work);
+  ASSERT_TRUE(other);
+  EXPECT_EQ(other->regions[0].width, 64u * 10 * 2);
+  EXPECT_EQ(other->regions[0].parameter, 8u);
+  work.written_bytes = 64 * 10 * 3;
+  EXPECT_FALSE(OutputsOfProduct(known, parameters_, memory_, work));
+  work.shape[1] = kBytes;
+  work.written_bytes = 64.0 * kBytes * 2;
+  EXPECT_FALSE(OutputsOfProduct(known, parameters_, memory_, work));
+  EXPECT_FALSE(OutputsOfProduct({}, parameters_, memory_, work));
+  work = {};
+  work.shape = {512, 24, 7, 2, 0};
   // Nobody knows what else there is.
   EXPECT_FALSE(Outputs(sample).known);
   // Rows that are farther apart than the work says.

@@ -32,6 +32,7 @@ constexpr uint64_t kBetweenQuestions = 10'000'000;
 constexpr uint64_t kLeastOfPart = 500'000, kMostParts = 32, kMostLocalOfPart = 64 << 20;
 // Of clusters that are tried besides those at the ends of the grid: between so many equal parts.
 constexpr uint64_t kOthersTried = 4;
+constexpr size_t kMostRanges = 1 << 18;  // of one
 constexpr uint64_t kMostThreads = 1024;
 constexpr uint32_t kMostShared = 1 << 18;
 // On sm_90 the addresses of shared memory begin behind what the hardware keeps for itself.
@@ -352,7 +353,8 @@ bool Executor::TryPart(LaunchState& state, const Program& program, AddressSpace&
   state.met_order |= part.state.met_order;
   sample.thread_instructions += part.thread_instructions();
   sample.is_complete &= part.left == 0;
-  auto ranges = part.memory.WrittenRanges();
+  std::vector<std::pair<uint64_t, uint64_t>> ranges;
+  if (!part.memory.WrittenRanges(kMostRanges, ranges)) sample.is_complete = false;
   uint64_t bytes = 0;
   for (const auto& [from, to] : ranges) bytes += to - from;
   sample.written.insert(sample.written.end(), ranges.begin(), ranges.end());

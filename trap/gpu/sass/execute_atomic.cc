@@ -126,7 +126,7 @@ void SetRegister(Warp& warp, int index, int lane, int bytes, uint64_t value) {
 
 // `change` of what is at each lane's address, and what was there into the destination.
 template <typename At, typename Change>
-void ForLanes(Warp& warp, const Instruction& i, int bytes, bool returns, At at, Change change) {
+void ForLanes(Warp& warp, const Instruction& i, int bytes, bool returns, At&& at, Change&& change) {
   for (uint32_t left = warp.active; left != 0; left &= left - 1) {
     const int lane = First(left);
     uint8_t* const place = at(lane, bytes);

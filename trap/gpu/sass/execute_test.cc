@@ -92,6 +92,14 @@ TEST_F(ExecuteTest, WhatIsMadeOfTaintedBytesIsTaintedAndNothingElse) {
   EXPECT_FALSE(space_.IsTainted(kAt + 4 * 33, 4));
 }
 
+TEST_F(ExecuteTest, ProgramsSayWhichConstantsTheyRead) {
+  Run(Joined(WithAddress(), {StoreWord(4, 0), Exit()}));
+  // Each may be half of something wide.
+  EXPECT_EQ(program_->ConstantsRead(0),
+            (std::vector<uint32_t>{kParameters, kParameters + 4, kParameters + 8}));
+  EXPECT_EQ(program_->ConstantsRead(3), std::vector<uint32_t>{});
+}
+
 TEST_F(ExecuteTest, ASampleIsWhatBlocksWriteAndNothingIsWritten) {
   // Each block writes 128 bytes at 256 times its number.
   launch_.grid = {1000, 1, 1};

@@ -175,35 +175,45 @@ bool LaunchMemory::Own(uint64_t page, Entry& entry) {
   return true;
 }
 
-std::vector<std::pair<uint64_t, uint64_t>> LaunchMemory::WrittenRanges() const {
+bool LaunchMemory::WrittenRanges(size_t most,
+                                 std::vector<std::pair<uint64_t, uint64_t>>& ranges) const {
   std::vector<uint64_t> pages = order_;
   std::sort(pages.begin(), pages.end());
-  std::vector<std::pair<uint64_t, uint64_t>> ranges;
+  const size_t first = ranges.size();
   for (const uint64_t page : pages) {
     const Copy& copy = copies_.at(page);
     if (copy.bytes_written == nullptr) continue;
     copy.bytes_written->EachRange([&](uint64_t begin, uint64_t end) {
       begin += page * kPage, end += page * kPage;
-      if (!ranges.empty() && ranges.back().second == begin) {
+      if (ranges.size() > first && ranges.back().second == begin) {
         ranges.back().second = end;
       } else {
         ranges.emplace_back(begin, end);
       }
     });
+    if (ranges.size() > most) {
+      ranges.resize(std::max(most, first));
+      return false;
+    }
   }
-  return ranges;
+  return true;
 }
 
 uint64_t LaunchMemory::CommitTaint(absl::Span<LaunchMemory* const> parts) {
-  uint64_t without = 0;
+  uint64_t seen = 0;
   for (const LaunchMemory* part : parts) {
     const bool tainted = part->pages_.tracking_ == Tracking::kTainted;
-    for (const auto& [begin, end] : part->WrittenRanges()) {
-      without += part->pages_.space_.SetTaint(begin, end - begin, tainted);
+    for (const uint64_t page : part->order_) {
+      const Written* const written = part->copies_.at(page).bytes_written.get();
+      if (written == nullptr) continue;
+      written->EachRange([&](uint64_t begin, uint64_t end) {
+        const uint64_t without =
+            part->pages_.space_.SetTaint(page * kPage + begin, end - begin, tainted);
+        if (tainted) seen += without;
+      });
     }
-    if (!tainted) without = 0;
   }
-  return without;
+  return seen;
 }
 
 AddressSpace::Fault LaunchMemory::Commit(absl::Span<LaunchMemory* const> parts,

@@ -102,10 +102,9 @@ class LaunchMemory {
 
   bool out_of_memory() const { return out_of_memory_; }
   bool met_taint() const { return met_taint_; }
-  // With tracking: ranges of bytes that were written, in order of addresses; one ends where the
-  // next does not begin.
-  std::vector<std::pair<uint64_t, uint64_t>> WrittenRanges() const;
-  uint64_t written_bytes() const { return order_.size() * kPage; }
+  // With tracking: appends the ranges of bytes that were written, in order of addresses; one ends
+  // where the next does not begin. False after `most`: there are more.
+  bool WrittenRanges(size_t most, std::vector<std::pair<uint64_t, uint64_t>>& ranges) const;
 
  private:
   static constexpr uint64_t kEntries = 1024;

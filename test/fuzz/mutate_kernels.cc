@@ -118,6 +118,11 @@ int Main(int count, uint64_t seed, const std::vector<std::string>& files) {
                      .constants = {}};
     launch.constants[0] = bank;
     launch.constants[4] = bank;
+    launch.tracking = static_cast<Tracking>(mutator.Below(3));
+    space.SetTaint(kAt + mutator.Below(kBytes), mutator.Below(256), mutator.Below(2) == 0);
+    if (mutator.Below(8) == 0) {
+      executor.Try(launch, program, space, kMost, kMost, [] { return false; });
+    }
     const Outcome outcome = executor.Run(launch, program, space, kMost, [] { return false; });
     ++ended[static_cast<int>(outcome.stop.reason)];
   }
@@ -132,6 +137,7 @@ int Main(int count, uint64_t seed, const std::vector<std::string>& files) {
       {static_cast<int>(Stop::Reason::kRefused), "refused"},
       {static_cast<int>(Stop::Reason::kDeadlock), "deadlock"},
       {static_cast<int>(Stop::Reason::kTooLong), "too long"},
+      {static_cast<int>(Stop::Reason::kTainted), "tainted"},
       {static_cast<int>(Stop::Reason::kNoMemory), "no memory"}};
   std::printf("%d launches of %zu kernels, spoiled:", count, kernels.size());
   for (const auto& [reason, times] : ended) {

@@ -184,6 +184,12 @@ TEST(SassFuzzTest, AnyCodeEnds) {
         .together = maker.Below(4) == 0,
         .constants = {}};
     launch.constants[0] = bank;
+    launch.tracking = static_cast<Tracking>(maker.Below(3));
+    space.SetTaint(kAt + maker.Below(kBytes), maker.Below(256), maker.Below(2) == 0);
+    if (maker.Below(8) == 0) {
+      const Sample sample = executor.Try(launch, program, space, 20'000, 20'000, NeverInterrupted);
+      for (const auto& [begin, end] : sample.written) ASSERT_LT(begin, end);
+    }
     done += executor.Run(launch, program, space, 20'000, NeverInterrupted).done() ? 1 : 0;
   }
   std::printf("%d programs, %llu of %llu words accepted, %llu programs executed to their end\n",

@@ -168,8 +168,10 @@ Progress KernelExecution::Run(ExecutionContext& context, const Launch& wanted) {
   sass::Outcome outcome;
   uint64_t instructions = 0;
   for (;;) {
-    // Of what was not made an assertion says nothing, nor of what the host made of that.
-    launch.keeps_trapped = tracking != sass::Tracking::kTainted && counters_.doubtful_reads == 0;
+    // Of what was not made an assertion says nothing, nor of what a host made of that; what another
+    // process makes of it comes to those that have skipped kernels, too.
+    launch.keeps_trapped = tracking != sass::Tracking::kTainted &&
+                           (process.skipped == 0 || counters_.doubtful_reads == 0);
     launch.tracking = tracking;
     outcome = Execute(context, process, launch, program, MostOf(process, tracking));
     instructions += outcome.thread_instructions;

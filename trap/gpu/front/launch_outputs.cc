@@ -122,14 +122,18 @@ LaunchOutputs OutputsOf(const sass::Sample& sample, absl::Span<const uint8_t> pa
   std::map<uint64_t, uint32_t> bases;  // address, where it is
   for (const uint32_t at : pointers) bases.emplace(PointerAt(parameters, at), at);
   std::map<uint64_t, Ranges> written;  // by base
+  uint64_t last = 0, last_end = 0;     // of the last base, where the memory around it ends
   for (auto [begin, end] : sample.written) {
     while (begin < end) {
       // What lies on both sides of a pointer belongs to two.
       const auto above = bases.upper_bound(begin);
       const uint64_t until = above == bases.end() ? end : std::min(end, above->first);
       const uint64_t base = above == bases.begin() ? 0 : std::prev(above)->first;
-      const auto around = base == 0 ? std::nullopt : memory.RangeAround(base);
-      if (!around || around->first + around->second < until) {
+      if (base != last) {
+        const auto around = memory.RangeAround(base);
+        last = base, last_end = around ? around->first + around->second : 0;
+      }
+      if (base == 0 || last_end < until) {
         outputs.known = false;
       } else {
         written[base].emplace_back(begin, until);

@@ -331,10 +331,16 @@ KernelExecution::Like KernelExecution::LikeOf(const Launch& launch,
     }
   }
   if (kernel.read) {
-    for (const uint32_t at : *kernel.read) {
-      uint32_t word = 0;
-      if (at + sizeof word <= all.size()) std::memcpy(&word, all.data() + at, sizeof word);
-      like.parameters = absl::HashOf(like.parameters, word);
+    // As runs of words, which are few.
+    const std::vector<uint32_t>& read = *kernel.read;
+    for (size_t first = 0; first < read.size();) {
+      size_t next = first + 1;
+      while (next < read.size() && read[next] == read[next - 1] + 4) ++next;
+      if (read[first] < all.size()) {
+        like.parameters =
+            absl::HashOf(like.parameters, all.substr(read[first], (next - first) * 4));
+      }
+      first = next;
     }
     return like;
   }

@@ -26,6 +26,9 @@ bool MeasuresHostTime(const SessionOptions& options) {
 bool SimulatedOrOurNccl(const SessionOptions& options) {
   return options.simulated() || !options.native_nccl;
 }
+bool ExecutesOrStale(const SessionOptions& options) {
+  return options.execute.value_or(1) > 0 || options.skipped == Skipped::kStale;
+}
 bool SimulatedOrNotShared(const SessionOptions& options) {
   return options.simulated() || !options.share_memory.value_or(false);
 }
@@ -46,6 +49,8 @@ constexpr OptionEffect kEffects[] = {
     {"--record-step", Simulated, kNeedsSimulatedTime},
     {"--log-kernels", Simulated, kNeedsSimulatedTime},
     {"--execute", Simulated, kNeedsSimulatedTime},
+    {"--skipped", Simulated, kNeedsSimulatedTime},
+    {"--skipped", ExecutesOrStale, "has no effect with --execute off, which leaves what was there"},
     {"--missing", Simulated, kNeedsSimulatedTime},
     {"--gpu-profiler", Simulated, kNeedsSimulatedTime},
     {"--rows", Simulated, kNeedsSimulatedTime},

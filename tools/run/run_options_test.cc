@@ -224,6 +224,15 @@ TEST(RunOptionsTest, PricesThatNobodyWouldUseAreRefused) {
   Accepted("--model-only --missing m");
 }
 
+TEST(RunOptionsTest, WhatSkippedKernelsLeaveIsForRunsThatExecute) {
+  EXPECT_EQ(Accepted("").skipped, Skipped::kZeros);
+  EXPECT_EQ(Accepted("--skipped noise").skipped, Skipped::kNoise);
+  EXPECT_EQ(Accepted("--skipped stale --execute off").skipped, Skipped::kStale);
+  ExpectRefused("--skipped zeros --execute off", "no effect with --execute off");
+  ExpectRefused("--skipped noise --host-time real", "needs simulated time");
+  ExpectRefused("--skipped ones", "'ones' is none of zeros, noise, stale");
+}
+
 TEST(RunOptionsTest, OpenMpisVariablesAreRefusedWhereNoRankIsStarted) {
   Accepted("--cluster dgx-h100 --rank-env ompi");
   Accepted("--cluster dgx-h100 --rank-env torch --per-host");

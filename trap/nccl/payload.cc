@@ -112,9 +112,10 @@ void Payload::Reduce(absl::Span<const NcclShare> shares, uint64_t bytes) {
   };
   if (AreZeros(shares, input)) {
     // Before any is written: they may reduce in place.
+    const bool any = AreTainted(shares, 0, input);
     std::vector<bool> tainted;
     for (const NcclShare& share : shares) {
-      tainted.push_back(AreTainted(shares, offset(share), bytes));
+      tainted.push_back(any && (!scatters || AreTainted(shares, offset(share), bytes)));
     }
     for (size_t i = 0; i < shares.size(); ++i) {
       if (!Receives(shares[i])) continue;

@@ -22,7 +22,7 @@ constexpr size_t kMostPlaces = 16;
 constexpr size_t kMostExtended = 16;
 constexpr size_t kMostShapes = 1 << 16, kMostRegions = 1 << 20;
 constexpr size_t kMostRefusals = 1 << 12;
-constexpr uint64_t kMostLinesLookedAt = 256;
+constexpr uint64_t kMostLinesLookedAt = 256, kMostBytesLookedAt = uint64_t{64} << 20;
 
 sass::Dims DimsOf(const Qmd::Dims& dims) { return {dims.x, dims.y, dims.z}; }
 
@@ -54,6 +54,15 @@ bool KernelExecution::IsPossible() {
          __builtin_cpu_supports("f16c") && __builtin_cpu_supports("bmi") &&
          __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("lzcnt") &&
          __builtin_cpu_supports("popcnt");
+}
+
+KernelExecution::Process& KernelExecution::ProcessOf(pid_t process) {
+  const auto [found, is_new] = processes_.try_emplace(process);
+  if (is_new) {
+    found->second.credit = budget_.at_first;
+    found->second.try_credit = budget_.try_at_first;
+  }
+  return found->second;
 }
 
 uint64_t KernelExecution::MostOf(const Process& process, sass::Tracking tracking) const {
@@ -136,9 +145,7 @@ std::shared_ptr<const sass::Program> KernelExecution::Prepare(ExecutionContext& 
 
 Progress KernelExecution::Run(ExecutionContext& context, const Launch& wanted) {
   const Qmd& qmd = wanted.qmd;
-  auto [found, is_new] = processes_.try_emplace(context.process);
-  Process& process = found->second;
-  if (is_new) process.credit = budget_.at_first, process.try_credit = budget_.try_at_first;
+  Process& process = ProcessOf(context.process);
   process.credit += budget_.per_launch_on_average;
   process.try_credit += budget_.try_per_launch;
   context.budget -= kLaunchCost;
@@ -299,10 +306,11 @@ void KernelExecution::LeaveOutputs(ExecutionContext& context, Process& process,
   ReadParameters(context, launch);
   const LaunchOutputs& outputs = OutputsOf(context, process, launch);
   if (!outputs.known) NoteUnknown(process, launch.title);
-  const uint64_t seen =
+  const SkippedOutputs::Left left =
       skipped_.Leave(context.memory(), parameters_, outputs,
                      launch.rule == nullptr ? WorkFamily::kUnknown : launch.rule->family());
-  if (seen > 0) SeenByHost(context, process, seen);
+  context.budget -= static_cast<int64_t>(left.made / kBytesPerUnit);
+  if (left.seen > 0) SeenByHost(context, process, left.seen);
 }
 
 KernelWork KernelExecution::WorkOf(const Launch& launch) const {
@@ -426,6 +434,12 @@ LaunchOutputs KernelExecution::FindOutputs(ExecutionContext& context, Process& p
   }
   if (!outputs.known) outputs = attempt(std::min(most, process.try_credit), budget_.try_all);
   if (outputs.bytes_of_work > 0) kernel.of_product = outputs;
+  if (family != WorkFamily::kGemm && IsToldByWork(family)) {
+    // Another launch with the same sizes may write to every other row.
+    for (OutputRegion& region : outputs.regions) {
+      region.is_exact &= family == WorkFamily::kReduction && region.rows == 1;
+    }
+  }
   return outputs;
 }
 
@@ -457,8 +471,11 @@ void KernelExecution::ReadByHost(ExecutionContext& context, const Lines& from) {
   const auto found = processes_.find(context.process);
   if (found == processes_.end()) return;
   uint64_t bytes = 0;
-  // Of many lines some say what all are.
-  const uint64_t step = std::max<uint64_t>(from.count / kMostLinesLookedAt, 1);
+  // Of many lines some say what all are, and of long ones fewer: a line may lie in a million
+  // pieces.
+  const uint64_t most = std::clamp<uint64_t>(kMostBytesLookedAt / std::max<uint64_t>(from.bytes, 1),
+                                             1, kMostLinesLookedAt);
+  const uint64_t step = std::max<uint64_t>(from.count / most, 1);
   for (uint64_t line = 0; line < from.count; line += step) {
     if (found->second.unknown > 0 ||
         context.memory().IsTainted(from.address + line * from.stride, from.bytes)) {
@@ -473,17 +490,19 @@ void KernelExecution::SeenByHost(ExecutionContext& context, const Process& proce
   if (counters_.doubtful_reads++ == 0) {
     LogWarning(absl::StrFormat(
         "what programs read from their GPUs may mean nothing from here on: process %d reads %d "
-        "bytes at %.6f s that depend on kernels which were not executed; %d of its own were not, "
-        "the first of them %s (--execute all leaves none out for its length; see "
+        "bytes at %.6f s that depend on kernels which were not executed: %s (--execute all leaves "
+        "none out for its length; see "
         "docs/LIMITATIONS.md)",
         context.process, bytes, static_cast<double>(context.time.Now().nanoseconds()) * 1e-9,
-        process.skipped, process.first.empty() ? "in another process" : process.first));
+        process.skipped == 0
+            ? "other processes'"
+            : absl::StrCat(process.skipped, " of its own, the first of them ", process.first)));
   }
   counters_.doubtful_bytes += bytes;
 }
 
 void KernelExecution::NotExecuted(pid_t of, const std::string& title, const std::string& why) {
-  Process& process = processes_[of];
+  Process& process = ProcessOf(of);
   Count(process, counters_.refused, title, why);
   NoteUnknown(process, title);
 }

@@ -157,6 +157,7 @@ class KernelExecution {
     uint64_t offset;
   };
 
+  Process& ProcessOf(pid_t process);
   // How many thread instructions it may take.
   uint64_t MostOf(const Process& process, sass::Tracking tracking) const;
   // By what is known before it begins.

@@ -13,9 +13,6 @@ namespace {
 using Range = std::pair<uint64_t, uint64_t>;
 using Ranges = std::vector<Range>;
 
-// If every block writes as much as the one that writes most, so many hundredths of a region have
-// to come together for all of it to be written: blocks at the edges of a matrix write less.
-constexpr uint64_t kHundredths = 95;
 constexpr uint64_t kElementBytes[] = {2, 4, 1, 8};
 // Of one launch: optimizers write hundreds of tensors.
 constexpr size_t kMostRegions = 1024;
@@ -47,7 +44,8 @@ uint64_t BytesOf(absl::Span<const Range> ranges) {
 }
 
 // All between the first and the last, or rows, if the stride of one block's is that of all.
-// `bytes`: how many are written of it, as far as one can tell.
+// `bytes`: how many are written of it at most, as far as one can tell; if they are fewer than it
+// has, some of it is not.
 OutputRegion RegionOf(absl::Span<const Range> ranges, uint64_t stride, uint64_t base,
                       uint64_t bytes) {
   const uint64_t begin = ranges.front().first, length = ranges.back().second - begin;
@@ -65,9 +63,12 @@ OutputRegion RegionOf(absl::Span<const Range> ranges, uint64_t stride, uint64_t 
     region.rows = (length + stride - width) / stride;
     if (region.end() < ranges.back().second - base) ++region.rows;
   }
-  region.is_exact = bytes >= region.rows * region.width / 100 * kHundredths;
+  region.is_exact = bytes >= region.rows * region.width;
   return region;
 }
+
+// The work is made from what a program has among its parameters.
+bool IsCount(double number) { return number >= 1 && number <= 1e13; }
 
 // As many bytes as the work says, all in one piece: what the products' blocks write agrees with it.
 std::optional<OutputRegion> RegionOfWork(const OutputRegion& seen, uint64_t stride,
@@ -81,7 +82,7 @@ std::optional<OutputRegion> RegionOfWork(const OutputRegion& seen, uint64_t stri
     row = work.shape[1] * work.shape[4];  // of a token: heads times their width
     elements = work.shape[0] * work.shape[1] * work.shape[2] * work.shape[4];
   }
-  if (row <= 0 || elements <= 0 || elements > 1e13) return std::nullopt;
+  if (!IsCount(row) || !IsCount(elements)) return std::nullopt;
   for (const uint64_t size : kElementBytes) {
     const auto bytes = static_cast<uint64_t>(elements) * size;
     const auto row_bytes = static_cast<uint64_t>(row) * size;
@@ -118,7 +119,8 @@ std::vector<uint32_t> PointersAmong(absl::Span<const uint8_t> parameters, Addres
 LaunchOutputs OutputsOf(const sass::Sample& sample, absl::Span<const uint8_t> parameters,
                         absl::Span<const uint32_t> pointers, AddressSpace& memory,
                         WorkFamily family, const KernelWork& work) {
-  LaunchOutputs outputs = {.known = sample.is_complete || sample.is_all, .regions = {}};
+  LaunchOutputs outputs = {
+      .known = sample.is_complete || sample.is_all, .precision = work.precision, .regions = {}};
   std::map<uint64_t, uint32_t> bases;  // address, where it is
   for (const uint32_t at : pointers) bases.emplace(PointerAt(parameters, at), at);
   std::map<uint64_t, Ranges> written;  // by base
@@ -166,6 +168,8 @@ LaunchOutputs OutputsOf(const sass::Sample& sample, absl::Span<const uint8_t> pa
       region.is_exact = bytes <= region.width;
       region.width = region.stride = std::max(region.width, bytes);
     }
+    // Where blocks were given up, they may write more.
+    if (!sample.is_all && !sample.is_complete && !is_of_work) region.is_exact = false;
     region.parameter = bases[base];
     outputs.regions.push_back(region);
     if (own > most) {
@@ -187,7 +191,8 @@ std::optional<LaunchOutputs> OutputsOfProduct(const LaunchOutputs& other,
                                               absl::Span<const uint8_t> parameters,
                                               AddressSpace& memory, const KernelWork& work) {
   const double elements = work.shape[0] * work.shape[1] * std::max(work.shape[3], 1.0);
-  if (!work.checked || elements <= 0 || elements > 1e13 || other.bytes_of_work == 0) {
+  if (!work.checked || !IsCount(elements) || !IsCount(work.written_bytes) ||
+      other.bytes_of_work == 0) {
     return std::nullopt;
   }
   const auto bytes = static_cast<uint64_t>(work.written_bytes);
@@ -199,8 +204,12 @@ std::optional<LaunchOutputs> OutputsOfProduct(const LaunchOutputs& other,
   }
   LaunchOutputs outputs = other;
   outputs.bytes_of_work = bytes;
+  outputs.precision = work.precision;
   for (OutputRegion& region : outputs.regions) {
-    if (region.width != other.bytes_of_work) continue;
+    if (region.width != other.bytes_of_work) {
+      region.is_exact = false;  // it may have another size, too
+      continue;
+    }
     region.width = region.stride = bytes;
     if (memory.Check(PointerAt(parameters, region.parameter), bytes)) return std::nullopt;
   }

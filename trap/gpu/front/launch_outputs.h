@@ -22,7 +22,7 @@ struct OutputRegion {
   // All of it is written, and nothing beyond. Otherwise it is what may be.
   bool is_exact = false;
 
-  // Of the last byte but one, from the pointer.
+  // Behind the last byte, from the pointer.
   uint64_t end() const { return begin + (rows - 1) * stride + width; }
 };
 
@@ -31,6 +31,7 @@ struct LaunchOutputs {
   bool known = false;
   // The region of the result, if the work says how large that is; 0 bytes otherwise.
   uint64_t bytes_of_work = 0;
+  MathPrecision precision = MathPrecision::kFp32;  // of the work
   std::vector<OutputRegion> regions;
 };
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <memory>
 #include <utility>
@@ -107,6 +108,15 @@ TEST_F(LaunchOutputsTest, AProductIsAsLargeAsItsWorkSays) {
   work.written_bytes = 64.0 * kBytes * 2;
   EXPECT_FALSE(OutputsOfProduct(known, parameters_, memory_, work));
   EXPECT_FALSE(OutputsOfProduct({}, parameters_, memory_, work));
+  // Sizes are a program's: they may be anything.
+  for (const double size : {0.0, -3.0, 0.25, 1e300, std::nan("")}) {
+    work.shape = {size, 24, 7, 1, 0};
+    work.written_bytes = size;
+    EXPECT_FALSE(OutputsOfProduct(known, parameters_, memory_, work));
+    EXPECT_FALSE(Outputs(sample, WorkFamily::kGemm, work).known);
+    work.shape = {1, size, 7, 1, size};
+    EXPECT_FALSE(Outputs(sample, WorkFamily::kAttention, work).known);
+  }
   work = {};
   work.shape = {512, 24, 7, 2, 0};
   // Nobody knows what else there is.
@@ -149,7 +159,7 @@ TEST_F(LaunchOutputsTest, WhatIsExactIsFilledAndAllIsTainted) {
     memory_.Write(kOutput, before.data(), before.size());
     memory_.Write(kOther, before.data(), before.size());
     SkippedOutputs skipped(kind, pages_);
-    EXPECT_EQ(skipped.Leave(memory_, parameters_, outputs, WorkFamily::kGemm), 0u);
+    EXPECT_EQ(skipped.Leave(memory_, parameters_, outputs, WorkFamily::kGemm).seen, 0u);
     for (const uint64_t row : {0, 1, 2}) {
       const uint64_t begin = kOutput + 16 + row * 32;
       EXPECT_EQ(at(begin - 2), 0x0707);
@@ -175,6 +185,49 @@ TEST_F(LaunchOutputsTest, WhatIsExactIsFilledAndAllIsTainted) {
   SkippedOutputs(Skipped::kZeros, pages_).Leave(memory_, parameters_, outputs, WorkFamily::kIndex);
   EXPECT_EQ(at(kOutput + 16), 0x0707);
   EXPECT_TRUE(memory_.IsTainted(kOutput + 16, 1));
+}
+
+TEST_F(LaunchOutputsTest, WhatIsNotAllWrittenIsNotExact) {
+  sass::Sample sample;
+  sample.clusters = 1;
+  sample.is_all = true;
+  // All but a few bytes of a list.
+  sample.written = {{kOutput, kOutput + 1000}, {kOutput + 1008, kOutput + 2000}};
+  sample.of_one = sample.written;
+  const LaunchOutputs outputs = Outputs(sample);
+  ASSERT_EQ(outputs.regions.size(), 1u);
+  EXPECT_TRUE(outputs.known);
+  EXPECT_FALSE(outputs.regions[0].is_exact);
+}
+
+TEST_F(LaunchOutputsTest, WhatAProductWritesBesideItsResultMayHaveAnotherSizeNextTime) {
+  LaunchOutputs known;
+  known.known = true, known.bytes_of_work = 4096;
+  known.regions = {{.parameter = 8, .width = 4096, .stride = 4096, .is_exact = true},
+                   {.parameter = 24, .width = 64, .stride = 64, .is_exact = true}};
+  KernelWork work;
+  work.shape = {64, 8, 1, 1, 0};
+  work.written_bytes = 1024;
+  const auto other = OutputsOfProduct(known, parameters_, memory_, work);
+  ASSERT_TRUE(other);
+  EXPECT_EQ(other->regions[0].width, 1024u);
+  EXPECT_TRUE(other->regions[0].is_exact);
+  EXPECT_FALSE(other->regions[1].is_exact);
+}
+
+TEST_F(LaunchOutputsTest, NoiseOfHalvesIsSmallInHalves) {
+  const LaunchOutputs outputs = {
+      .known = true,
+      .precision = MathPrecision::kFp16,
+      .regions = {{.parameter = 8, .width = 4096, .stride = 4096, .is_exact = true}}};
+  SkippedOutputs skipped(Skipped::kNoise, pages_);
+  EXPECT_EQ(skipped.Leave(memory_, parameters_, outputs, WorkFamily::kGemm).made, 4096u);
+  uint16_t words[2048];
+  memory_.Read(kOutput, words, sizeof words);
+  for (const uint16_t word : words) {
+    EXPECT_GE(word & 0x7fff, 0x1c00);  // 2^-8
+    EXPECT_LT(word & 0x7fff, 0x2400);  // 2^-6
+  }
 }
 
 TEST_F(LaunchOutputsTest, NoiseTakesNoMemoryAndDiffersFromRowToRow) {

@@ -26,13 +26,19 @@ class SkippedOutputs {
       : skipped_(skipped), store_(std::move(store)) {}
 
   // Fills the regions that are exact, if the kernel's family says that extents do not depend on
-  // data, and taints all. Returns how many bytes the host may see.
-  uint64_t Leave(AddressSpace& memory, absl::Span<const uint8_t> parameters,
-                 const LaunchOutputs& outputs, WorkFamily family);
+  // data, and taints all.
+  struct Left {
+    uint64_t seen = 0;  // bytes that the host may see
+    uint64_t made = 0;  // bytes of noise, which this machine had to write
+  };
+  Left Leave(AddressSpace& memory, absl::Span<const uint8_t> parameters,
+             const LaunchOutputs& outputs, WorkFamily family);
 
  private:
-  void Fill(AddressSpace& memory, const Lines& lines, bool numbers);
-  void MakeNoise();
+  static void MakeZeros(AddressSpace& memory, const Lines& lines);
+  // Numbers of fp16, or else of bf16.
+  void MakeNoise(AddressSpace& memory, const Lines& lines, bool fp16);
+  void FillNoise(uint64_t at, uint32_t least, uint32_t kinds);
 
   const Skipped skipped_;
   const std::shared_ptr<PageStore> store_;

@@ -287,6 +287,7 @@ Sample Executor::Try(const Launch& launch, const Program& program, AddressSpace&
   const Dims grid = {launch.grid.x / state.cluster.x, launch.grid.y / state.cluster.y,
                      launch.grid.z / state.cluster.z};
   sample.clusters = grid.count();
+  if (sample.clusters == 0) return sample;
   std::vector<uint64_t> chosen;
   for (const uint32_t x : {0u, grid.x - 1}) {
     for (const uint32_t y : {0u, grid.y - 1}) {

@@ -33,6 +33,17 @@ attended = torch.nn.functional.scaled_dot_product_attention(q, q, q, is_causal=T
 tell("attended", attended.float().abs().min().item(), attended.float().abs().max().item())
 print("again", (real * 3).sum().item(), other[-1, -1].item())
 """
+# A product, and another into a part of a wider matrix, whose rest stays.
+BESIDE = """
+import torch
+n = 4096
+a = torch.ones(n, n, device="cuda", dtype=torch.bfloat16)
+torch.mm(a, a)
+wide = torch.empty(n, 2 * n, device="cuda", dtype=torch.bfloat16)
+wide[:64] = 7
+torch.mm(a, a, out=wide[:, :n])
+print("beside", *(v.item() for v in (wide[0, n], wide[20, n + 7], wide[63, -1])))
+"""
 REAL = {"real": [str(2 * sum(range(1 << 20))), "7.0"], "again": [str(3 * sum(range(1 << 20))), "7.0"]}
 
 
@@ -78,6 +89,9 @@ def main():
         expect(warned == 1 and copies and int(copies[1]) >= 7 and
                int(copies[2]) == 4 * 2 + 8 * 4096 * 2 + 4 + 2 * 16 * 2048 * 64 * 2,
                f"{skipped}: copies of it are told", done)
+
+    done, found = run(options, "zeros", BESIDE)
+    expect(found.get("beside") == ["7.0"] * 3, "what lies beside a product's rows stays", done)
 
     real_only = PROGRAM.split("def tell")[0]
     done, found = run(options, "zeros", real_only)

@@ -330,11 +330,17 @@ KernelExecution::Like KernelExecution::LikeOf(const Launch& launch,
   const absl::string_view all(reinterpret_cast<const char*>(parameters_.data()),
                               parameters_.size());
   // These have unused parts among their parameters, where anything may be. What they write is told
-  // by the work's sizes, but for distances of rows.
+  // by the work's sizes.
   if (launch.rule != nullptr && IsToldByWork(launch.rule->family())) {
     if (const KernelWork work = WorkOf(launch); work.checked && !work.guessed && work.bytes > 0) {
       like.parameters =
           absl::HashOf(like.parameters, work.shape, work.flops, work.bytes, work.written_bytes);
+      // A product into a wider matrix is another.
+      for (const auto& [at, which] : kernel.of_product.sizes) {
+        if (at + 4 <= all.size()) {
+          like.parameters = absl::HashOf(like.parameters, all.substr(at, 4));
+        }
+      }
       return like;
     }
   }
@@ -433,7 +439,16 @@ LaunchOutputs KernelExecution::FindOutputs(ExecutionContext& context, Process& p
     outputs = attempt(budget_.try_product, 0);
   }
   if (!outputs.known) outputs = attempt(std::min(most, process.try_credit), budget_.try_all);
-  if (outputs.bytes_of_work > 0) kernel.of_product = outputs;
+  if (outputs.bytes_of_work > 0) {
+    // What was a size by chance, as the depth may be as large as a row is long, is none next time.
+    const auto& sizes = kernel.of_product.sizes;
+    if (kernel.of_product.bytes_of_work > 0) {
+      std::erase_if(outputs.sizes, [&](const auto& size) {
+        return std::find(sizes.begin(), sizes.end(), size) == sizes.end();
+      });
+    }
+    kernel.of_product = outputs;
+  }
   if (family != WorkFamily::kGemm && IsToldByWork(family)) {
     // Another launch with the same sizes may write to every other row.
     for (OutputRegion& region : outputs.regions) {

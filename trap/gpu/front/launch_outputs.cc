@@ -1,6 +1,7 @@
 #include "trap/gpu/front/launch_outputs.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <iterator>
 #include <map>
@@ -70,6 +71,24 @@ OutputRegion RegionOf(absl::Span<const Range> ranges, uint64_t stride, uint64_t 
 // The work is made from what a program has among its parameters.
 bool IsCount(double number) { return number >= 1 && number <= 1e13; }
 
+// How a product may say how far rows and matrices of its result are apart: in elements, in bytes,
+// in units of a tensor map (16 bytes). By their number in LaunchOutputs::sizes.
+std::array<uint64_t, 4> SizesOf(const KernelWork& work, uint64_t bytes) {
+  const auto row = static_cast<uint64_t>(work.shape[0]);
+  const auto matrix = row * static_cast<uint64_t>(work.shape[1]);
+  const uint64_t matrices = static_cast<uint64_t>(std::max(work.shape[3], 1.0));
+  const uint64_t element = bytes / std::max<uint64_t>(matrix * matrices, 1);
+  return {row, row * element, row * element / 16, matrix};
+}
+
+uint32_t WordAt(absl::Span<const uint8_t> parameters, uint32_t at) {
+  uint32_t word = 0;
+  if (at + sizeof word <= parameters.size()) {
+    std::memcpy(&word, parameters.data() + at, sizeof word);
+  }
+  return word;
+}
+
 // As many bytes as the work says, all in one piece: what the products' blocks write agrees with it.
 std::optional<OutputRegion> RegionOfWork(const OutputRegion& seen, uint64_t stride,
                                          WorkFamily family, const KernelWork& work) {
@@ -86,11 +105,13 @@ std::optional<OutputRegion> RegionOfWork(const OutputRegion& seen, uint64_t stri
   for (const uint64_t size : kElementBytes) {
     const auto bytes = static_cast<uint64_t>(elements) * size;
     const auto row_bytes = static_cast<uint64_t>(row) * size;
-    // Rows of a tile, or rows as a whole, if the work says of how many bytes.
-    const bool agrees = stride == row_bytes || (seen.rows == 1 && seen.width % row_bytes == 0 &&
-                                                work.written_bytes == static_cast<double>(bytes));
+    // Rows of a tile, or rows as a whole. Rows as far apart as those of a wider type may be rows of
+    // a wider matrix, if the work says nothing of so many bytes.
+    const bool is_exact = work.written_bytes == static_cast<double>(bytes);
+    const bool agrees =
+        stride == row_bytes || (seen.rows == 1 && seen.width % row_bytes == 0 && is_exact);
     if (agrees && seen.end() <= bytes) {
-      return OutputRegion{.width = bytes, .stride = bytes, .is_exact = true};
+      return OutputRegion{.width = bytes, .stride = bytes, .is_exact = is_exact};
     }
   }
   return std::nullopt;
@@ -119,8 +140,9 @@ std::vector<uint32_t> PointersAmong(absl::Span<const uint8_t> parameters, Addres
 LaunchOutputs OutputsOf(const sass::Sample& sample, absl::Span<const uint8_t> parameters,
                         absl::Span<const uint32_t> pointers, AddressSpace& memory,
                         WorkFamily family, const KernelWork& work) {
-  LaunchOutputs outputs = {
-      .known = sample.is_complete || sample.is_all, .precision = work.precision, .regions = {}};
+  LaunchOutputs outputs;
+  outputs.known = sample.is_complete || sample.is_all;
+  outputs.precision = work.precision;
   std::map<uint64_t, uint32_t> bases;  // address, where it is
   for (const uint32_t at : pointers) bases.emplace(PointerAt(parameters, at), at);
   std::map<uint64_t, Ranges> written;  // by base
@@ -146,7 +168,7 @@ LaunchOutputs OutputsOf(const sass::Sample& sample, absl::Span<const uint8_t> pa
   if (written.size() > kMostRegions) return {};
   uint64_t most = 0;
   uint64_t largest = 0;  // bytes of the region that most of the sample is in
-  bool by_work = false;
+  bool by_work = false, is_sized = false;
   for (const auto& [base, ranges] : written) {
     const auto of_one = Within(sample.of_one, ranges.front().first, ranges.back().second);
     const uint64_t stride = StrideOf(of_one);
@@ -160,13 +182,19 @@ LaunchOutputs OutputsOf(const sass::Sample& sample, absl::Span<const uint8_t> pa
     OutputRegion region = RegionOf(ranges, stride, base, bytes);
     bool is_of_work = false;
     if (const auto of_work = RegionOfWork(region, stride, family, work);
-        of_work && !sample.is_all) {
+        of_work && !sample.is_all && (of_work->is_exact || !sample.is_complete)) {
       region = *of_work;
       is_of_work = true;
-    } else if (!sample.is_all && region.is_exact && region.rows == 1) {
+    } else if (!sample.is_all && region.is_exact) {
       // The one that writes furthest may not have been tried.
-      region.is_exact = bytes <= region.width;
-      region.width = region.stride = std::max(region.width, bytes);
+      const uint64_t rows = (bytes + region.width - 1) / region.width;
+      if (region.rows == 1) {
+        region.is_exact = bytes <= region.width;
+        region.width = region.stride = std::max(region.width, bytes);
+      } else {
+        region.is_exact = rows <= region.rows;
+        region.rows = std::max(region.rows, rows);
+      }
     }
     // Where blocks were given up, they may write more.
     if (!sample.is_all && !sample.is_complete && !is_of_work) region.is_exact = false;
@@ -176,13 +204,21 @@ LaunchOutputs OutputsOf(const sass::Sample& sample, absl::Span<const uint8_t> pa
       most = own;
       largest = region.width;
       by_work = is_of_work;
+      is_sized = is_of_work && region.is_exact;
     }
   }
   // Blocks that take what is next have not come to their end, alone; what else they write, flags
   // and sums of rows, is seen before.
-  if (by_work) {
-    outputs.known = true;
+  if (by_work) outputs.known = true;
+  if (is_sized && family == WorkFamily::kGemm) {
     outputs.bytes_of_work = largest;
+    const auto sizes = SizesOf(work, largest);
+    for (uint32_t at = 0; at + 4 <= parameters.size(); at += 4) {
+      const uint32_t word = WordAt(parameters, at);
+      for (uint32_t which = 0; which < sizes.size(); ++which) {
+        if (word > 1 && word == sizes[which]) outputs.sizes.emplace_back(at, which);
+      }
+    }
   }
   return outputs;
 }
@@ -201,6 +237,10 @@ std::optional<LaunchOutputs> OutputsOfProduct(const LaunchOutputs& other,
                 bytes / static_cast<uint64_t>(elements)) == std::end(kElementBytes) ||
       bytes % static_cast<uint64_t>(elements) != 0) {
     return std::nullopt;
+  }
+  const auto sizes = SizesOf(work, bytes);
+  for (const auto& [at, which] : other.sizes) {
+    if (WordAt(parameters, at) != sizes[which]) return std::nullopt;
   }
   LaunchOutputs outputs = other;
   outputs.bytes_of_work = bytes;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -32,7 +33,10 @@ struct LaunchOutputs {
   // The region of the result, if the work says how large that is; 0 bytes otherwise.
   uint64_t bytes_of_work = 0;
   MathPrecision precision = MathPrecision::kFp32;  // of the work
-  std::vector<OutputRegion> regions;
+  // Words of four bytes among the parameters that are sizes of that region, the distance of its
+  // rows among them: where, in bytes, and which size.
+  std::vector<std::pair<uint32_t, uint32_t>> sizes = {};
+  std::vector<OutputRegion> regions = {};
 };
 
 // Where the parameters have addresses of mapped memory, in bytes, in order.
@@ -47,7 +51,8 @@ LaunchOutputs OutputsOf(const sass::Sample& sample, absl::Span<const uint8_t> pa
                         WorkFamily family, const KernelWork& work);
 
 // The same of a product by the same kernel, of another size. nullopt: the work does not say how
-// many bytes it has, or they are not there.
+// many bytes it has, or they are not there, or its parameters have other sizes where those of the
+// other had the result's: its rows may not follow each other.
 std::optional<LaunchOutputs> OutputsOfProduct(const LaunchOutputs& other,
                                               absl::Span<const uint8_t> parameters,
                                               AddressSpace& memory, const KernelWork& work);

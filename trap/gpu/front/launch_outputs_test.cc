@@ -81,9 +81,22 @@ TEST_F(LaunchOutputsTest, ColumnsOfAWiderMatrixAreRowsOfIt) {
   EXPECT_TRUE(region.is_exact);
 }
 
+TEST_F(LaunchOutputsTest, RowsThatNoTriedBlockWritesMayBeWritten) {
+  sass::Sample sample;
+  sample.clusters = 8;  // of 1 by 8 tiles, of which the last was not tried
+  AddTile(sample, kOutput, 64, 1024, 8);
+  AddTile(sample, kOutput + 6 * 8 * 1024, 64, 1024, 8);
+  const LaunchOutputs outputs = Outputs(sample);
+  ASSERT_EQ(outputs.regions.size(), 1u);
+  EXPECT_EQ(outputs.regions[0].width, 64u);
+  EXPECT_EQ(outputs.regions[0].rows, 64u);
+  EXPECT_FALSE(outputs.regions[0].is_exact);
+}
+
 TEST_F(LaunchOutputsTest, AProductIsAsLargeAsItsWorkSays) {
   KernelWork work;
   work.shape = {512, 24, 7, 2, 0};  // m, n, k, batch: 2 bytes each
+  work.written_bytes = 512 * 24 * 2 * 2;
   sass::Sample sample;
   sample.clusters = 4;
   sample.is_complete = false;  // blocks took what is next
@@ -213,6 +226,38 @@ TEST_F(LaunchOutputsTest, WhatAProductWritesBesideItsResultMayHaveAnotherSizeNex
   EXPECT_EQ(other->regions[0].width, 1024u);
   EXPECT_TRUE(other->regions[0].is_exact);
   EXPECT_FALSE(other->regions[1].is_exact);
+}
+
+TEST_F(LaunchOutputsTest, AProductIntoAWiderMatrixIsAnother) {
+  const auto put = [this](size_t at, uint32_t word) {
+    std::memcpy(&parameters_[at], &word, sizeof word);
+  };
+  KernelWork work;
+  work.shape = {512, 24, 7, 1, 0};
+  work.written_bytes = 512 * 24 * 2;
+  sass::Sample sample;
+  sample.clusters = 4;
+  sample.is_complete = false;
+  AddTile(sample, kOutput, 256, 1024, 8);
+  parameters_.resize(48);
+  put(32, 512);   // the distance of rows in elements
+  put(36, 64);    // in 16 bytes
+  put(40, 7777);  // anything
+  const LaunchOutputs known = Outputs(sample, WorkFamily::kGemm, work);
+  EXPECT_EQ(known.sizes, (std::vector<std::pair<uint32_t, uint32_t>>{{32, 0}, {36, 2}}));
+  work.shape = {64, 10, 7, 1, 0};
+  work.written_bytes = 64 * 10 * 2;
+  put(32, 64), put(36, 8);
+  EXPECT_TRUE(OutputsOfProduct(known, parameters_, memory_, work));
+  put(32, 192), put(36, 24);
+  EXPECT_FALSE(OutputsOfProduct(known, parameters_, memory_, work));
+  // Rows twice as far apart look like those of a type twice as wide.
+  work.shape = {256, 24, 7, 1, 0};
+  work.written_bytes = 256 * 24 * 2;
+  const LaunchOutputs wider = Outputs(sample, WorkFamily::kGemm, work);
+  EXPECT_TRUE(wider.known);
+  EXPECT_FALSE(wider.regions[0].is_exact);
+  EXPECT_EQ(wider.bytes_of_work, 0u);
 }
 
 TEST_F(LaunchOutputsTest, NoiseOfHalvesIsSmallInHalves) {

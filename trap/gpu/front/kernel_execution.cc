@@ -1,35 +1,23 @@
 #include "trap/gpu/front/kernel_execution.h"
 
 #include <algorithm>
-#include <cstring>
-#include <iterator>
 #include <optional>
 
-#include "absl/hash/hash.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/string_view.h"
 #include "trap/log.h"
 
 namespace phantora {
 namespace {
 
-constexpr uint32_t kMostCode = 4 << 20, kMostUnknownCode = 64 << 10;
 // Of code that a kernel calls by its address: before and behind that, and how many such places.
 constexpr uint64_t kCodeBefore = 32 << 10, kCodeBehind = 64 << 10;
 constexpr size_t kMostPlaces = 16;
 // Programs that are kept with such code, of a process: of 8 MiB at most each, besides their own.
 constexpr size_t kMostExtended = 16;
-constexpr size_t kMostShapes = 1 << 16, kMostRegions = 1 << 20;
+constexpr size_t kMostShapes = 1 << 16;
 constexpr size_t kMostRefusals = 1 << 12;
 constexpr uint64_t kMostLinesLookedAt = 256, kMostBytesLookedAt = uint64_t{64} << 20;
-
-sass::Dims DimsOf(const Qmd::Dims& dims) { return {dims.x, dims.y, dims.z}; }
-
-bool IsToldByWork(WorkFamily family) {
-  return family == WorkFamily::kGemm || family == WorkFamily::kReduction ||
-         family == WorkFamily::kLayout;
-}
 
 WarpError WarpErrorOf(const sass::Stop& stop, const sass::Program& program, uint64_t code) {
   WarpError error = {.program_counter = program.AddressOf(stop.instruction, code),
@@ -43,10 +31,11 @@ WarpError WarpErrorOf(const sass::Stop& stop, const sass::Program& program, uint
 
 KernelExecution::KernelExecution(int architecture, Budget budget, SkippedOutputs skipped,
                                  std::function<bool()> is_ending)
-    : architecture_(architecture),
-      budget_(budget),
+    : budget_(budget),
       is_ending_(std::move(is_ending)),
+      reader_(architecture),
       executor_(sass::Workers::Processors()),
+      finder_(&reader_, &executor_, budget.try_most, &is_ending_),
       skipped_(std::move(skipped)) {}
 
 bool KernelExecution::IsPossible() {
@@ -73,7 +62,7 @@ uint64_t KernelExecution::MostOf(const Process& process, sass::Tracking tracking
 }
 
 sass::Tracking KernelExecution::TrackingOf(ExecutionContext& context, const Process& process,
-                                           const Launch& launch, const Shape& shape) {
+                                           const NamedLaunch& launch, const Shape& shape) {
   if (!any_skipped_) return sass::Tracking::kNone;
   if (process.unknown > 0) return sass::Tracking::kTainted;
   const auto meeting = meetings_.find(shape);
@@ -89,12 +78,12 @@ sass::Tracking KernelExecution::TrackingOf(ExecutionContext& context, const Proc
                                                                          : sass::Tracking::kLooking;
 }
 
-void KernelExecution::NoteMeeting(ExecutionContext& context, const Launch& launch,
+void KernelExecution::NoteMeeting(ExecutionContext& context, const NamedLaunch& launch,
                                   const Shape& shape, uint64_t address) {
-  ReadParameters(context, launch);
+  const auto parameters = reader_.Parameters(context, launch);
   std::optional<Meeting> nearest;
-  for (const uint32_t at : PointersAmong(parameters_, context.memory())) {
-    const uint64_t pointer = PointerAt(parameters_, at);
+  for (const uint32_t at : PointersAmong(parameters, context.memory())) {
+    const uint64_t pointer = PointerAt(parameters, at);
     if (pointer <= address && (!nearest || address - pointer < nearest->offset)) {
       nearest = {at, address - pointer};
     }
@@ -104,46 +93,7 @@ void KernelExecution::NoteMeeting(ExecutionContext& context, const Launch& launc
   meetings_[shape] = *nearest;
 }
 
-void KernelExecution::ReadParameters(ExecutionContext& context, const Launch& launch) {
-  const Qmd::ConstantBuffer& bank = launch.qmd.constants[0];
-  const uint64_t offset = launch.qmd.parameter_offset();
-  parameters_.clear();
-  if (!bank.valid || bank.bytes <= offset) return;
-  uint64_t bytes = std::min<uint64_t>(bank.bytes, sass::kConstantBytes) - offset;
-  if (launch.parameter_bytes > 0) bytes = std::min<uint64_t>(bytes, launch.parameter_bytes);
-  parameters_.resize(bytes);
-  if (context.memory().Read(bank.address + offset, parameters_.data(), bytes)) parameters_.clear();
-}
-
-std::shared_ptr<const sass::Program> KernelExecution::Prepare(ExecutionContext& context,
-                                                              const Launch& wanted,
-                                                              sass::Launch& launch,
-                                                              AddressSpace::Fault& fault) {
-  if (!ReadCode(context, wanted)) return nullptr;
-  const Qmd& qmd = wanted.qmd;
-  launch = {.grid = DimsOf(qmd.grid),
-            .block = DimsOf(qmd.block),
-            .cluster = DimsOf(qmd.cluster),
-            .registers = static_cast<int>(qmd.registers),
-            .shared_bytes = qmd.shared_bytes,
-            .code_address = qmd.program,
-            .began = static_cast<uint64_t>(context.time.ShownNanoseconds()),
-            .shared_window = wanted.shared_window,
-            .local_window = wanted.local_window,
-            .together = wanted.together,
-            .constants = {}};
-  for (size_t bank = 0; bank < launch.constants.size(); ++bank) {
-    const Qmd::ConstantBuffer& from = qmd.constants[bank];
-    if (!from.valid) continue;
-    banks_[bank].resize(std::min<size_t>(from.bytes, sass::kConstantBytes));
-    fault = context.memory().Read(from.address, banks_[bank].data(), banks_[bank].size());
-    if (fault) return nullptr;
-    launch.constants[bank] = banks_[bank];
-  }
-  return programs_.Of(code_, architecture_);
-}
-
-Progress KernelExecution::Run(ExecutionContext& context, const Launch& wanted) {
+Progress KernelExecution::Run(ExecutionContext& context, const NamedLaunch& wanted) {
   const Qmd& qmd = wanted.qmd;
   Process& process = ProcessOf(context.process);
   process.credit += budget_.per_launch_on_average;
@@ -166,7 +116,7 @@ Progress KernelExecution::Run(ExecutionContext& context, const Launch& wanted) {
   }
   sass::Launch launch;
   AddressSpace::Fault fault;
-  std::shared_ptr<const sass::Program> program = Prepare(context, wanted, launch, fault);
+  std::shared_ptr<const sass::Program> program = reader_.Read(context, wanted, launch, fault);
   if (fault) return context.Check(fault, "constants");
   if (program == nullptr) {
     Skip(context, process, counters_.refused, wanted, "its code cannot be read");
@@ -202,11 +152,11 @@ sass::Outcome KernelExecution::Execute(ExecutionContext& context, Process& proce
   const auto alone = program;
   if (const auto found = process.extended.find(alone); found != process.extended.end()) {
     // As long as that code is still there.
+    std::vector<uint8_t> now;
     const auto& pieces = found->second->elsewhere();
     if (std::all_of(pieces.begin(), pieces.end(), [&](const sass::Program::Piece& piece) {
-          code_.resize(piece.code.size());
-          return !context.memory().Read(piece.address, code_.data(), code_.size()) &&
-                 code_ == piece.code;
+          now.resize(piece.code.size());
+          return !context.memory().Read(piece.address, now.data(), now.size()) && now == piece.code;
         })) {
       program = found->second;
     }
@@ -243,22 +193,9 @@ bool KernelExecution::Extend(ExecutionContext& context,
   return true;
 }
 
-bool KernelExecution::ReadCode(ExecutionContext& context, const Launch& launch) {
-  const uint64_t program = launch.qmd.program;
-  uint64_t bytes = std::min(launch.code_bytes, kMostCode);
-  if (bytes == 0) {
-    // What follows its end is decoded in vain, as far as something is there.
-    const auto range = context.memory().RangeAround(program);
-    if (!range) return false;
-    bytes = std::min<uint64_t>(range->first + range->second - program, kMostUnknownCode);
-  }
-  code_.resize(bytes);
-  return !context.memory().Read(program, code_.data(), code_.size());
-}
-
-Progress KernelExecution::Finish(ExecutionContext& context, const Launch& launch, Process& process,
-                                 const sass::Program& program, const sass::Outcome& outcome,
-                                 bool is_real) {
+Progress KernelExecution::Finish(ExecutionContext& context, const NamedLaunch& launch,
+                                 Process& process, const sass::Program& program,
+                                 const sass::Outcome& outcome, bool is_real) {
   using Reason = sass::Stop::Reason;
   counters_.thread_instructions += outcome.thread_instructions;
   switch (outcome.stop.reason) {
@@ -296,166 +233,24 @@ Progress KernelExecution::Finish(ExecutionContext& context, const Launch& launch
 }
 
 void KernelExecution::Skip(ExecutionContext& context, Process& process, uint64_t& counter,
-                           const Launch& launch, const std::string& why) {
+                           const NamedLaunch& launch, const std::string& why) {
   Count(process, counter, launch.title, why);
   LeaveOutputs(context, process, launch);
 }
 
 void KernelExecution::LeaveOutputs(ExecutionContext& context, Process& process,
-                                   const Launch& launch) {
-  ReadParameters(context, launch);
-  const LaunchOutputs& outputs = OutputsOf(context, process, launch);
+                                   const NamedLaunch& launch) {
+  const auto parameters = reader_.Parameters(context, launch);
+  // Nothing is tried any more for a run that is to end.
+  if (was_interrupted_) process.try_credit = 0;
+  const uint64_t before = process.try_credit;
+  const LaunchOutputs& outputs = finder_.Of(context, launch, parameters, process.try_credit);
+  counters_.tried += before - process.try_credit;
   if (!outputs.known) NoteUnknown(process, launch.title);
   const SkippedOutputs::Left left =
-      skipped_.Leave(context.memory(), parameters_, outputs,
-                     launch.rule == nullptr ? WorkFamily::kUnknown : launch.rule->family());
+      skipped_.Leave(context.memory(), parameters, outputs, launch.family());
   context.budget -= static_cast<int64_t>(left.made / kBytesPerUnit);
   if (left.seen > 0) SeenByHost(context, process, left.seen);
-}
-
-KernelWork KernelExecution::WorkOf(const Launch& launch) const {
-  const Qmd& qmd = launch.qmd;
-  return launch.rule->Of({.grid = {qmd.grid.x, qmd.grid.y, qmd.grid.z},
-                          .block = {qmd.block.x, qmd.block.y, qmd.block.z},
-                          .parameters = parameters_});
-}
-
-KernelExecution::Like KernelExecution::LikeOf(const Launch& launch,
-                                              const Parameters& kernel) const {
-  const Qmd& qmd = launch.qmd;
-  Like like = {launch.fingerprint,
-               launch.code_bytes,
-               {qmd.grid.x, qmd.grid.y, qmd.grid.z, qmd.block.x, qmd.block.y, qmd.block.z},
-               parameters_.size()};
-  const absl::string_view all(reinterpret_cast<const char*>(parameters_.data()),
-                              parameters_.size());
-  // These have unused parts among their parameters, where anything may be. What they write is told
-  // by the work's sizes.
-  if (launch.rule != nullptr && IsToldByWork(launch.rule->family())) {
-    if (const KernelWork work = WorkOf(launch); work.checked && !work.guessed && work.bytes > 0) {
-      like.parameters =
-          absl::HashOf(like.parameters, work.shape, work.flops, work.bytes, work.written_bytes);
-      // A product into a wider matrix is another.
-      for (const auto& [at, which] : kernel.of_product.sizes) {
-        if (at + 4 <= all.size()) {
-          like.parameters = absl::HashOf(like.parameters, all.substr(at, 4));
-        }
-      }
-      return like;
-    }
-  }
-  if (kernel.read) {
-    // As runs of words, which are few.
-    const std::vector<uint32_t>& read = *kernel.read;
-    for (size_t first = 0; first < read.size();) {
-      size_t next = first + 1;
-      while (next < read.size() && read[next] == read[next - 1] + 4) ++next;
-      if (read[first] < all.size()) {
-        like.parameters =
-            absl::HashOf(like.parameters, all.substr(read[first], (next - first) * 4));
-      }
-      first = next;
-    }
-    return like;
-  }
-  size_t begin = 0;
-  for (const uint32_t at : kernel.pointers) {
-    if (at + 8 > all.size()) break;
-    like.parameters = absl::HashOf(like.parameters, all.substr(begin, at - begin));
-    begin = at + 8;
-  }
-  like.parameters = absl::HashOf(like.parameters, all.substr(begin));
-  return like;
-}
-
-void KernelExecution::LookAtParameters(ExecutionContext& context, const Launch& launch,
-                                       Parameters& kernel) {
-  const std::vector<uint32_t> now = PointersAmong(parameters_, context.memory());
-  std::vector<uint32_t> all;
-  std::set_union(kernel.pointers.begin(), kernel.pointers.end(), now.begin(), now.end(),
-                 std::back_inserter(all));
-  if (!kernel.is_new && all.size() == kernel.pointers.size()) return;
-  kernel.pointers = std::move(all);
-  kernel.is_new = false;
-  kernel.read.reset();
-  if (!ReadCode(context, launch)) return;
-  const uint32_t offset = launch.qmd.parameter_offset();
-  const auto constants = programs_.Of(code_, architecture_)->ConstantsRead(0);
-  if (!constants) return;
-  kernel.read.emplace();
-  for (const uint32_t at : *constants) {
-    if (at < offset ||
-        std::binary_search(kernel.pointers.begin(), kernel.pointers.end(), (at - offset) / 8 * 8)) {
-      continue;
-    }
-    kernel.read->push_back(at - offset);
-  }
-}
-
-const LaunchOutputs& KernelExecution::OutputsOf(ExecutionContext& context, Process& process,
-                                                const Launch& launch) {
-  if (kernels_.size() >= kMostShapes) kernels_.clear();
-  Parameters& kernel = kernels_[launch.fingerprint];
-  if (!kernel.is_new) {
-    const auto found = outputs_.find(LikeOf(launch, kernel));
-    if (found != outputs_.end()) return found->second;
-  }
-  // Pointers that were null before.
-  LookAtParameters(context, launch, kernel);
-  const Like key = LikeOf(launch, kernel);
-  if (const auto found = outputs_.find(key); found != outputs_.end()) return found->second;
-  if (outputs_.size() >= kMostShapes || regions_ >= kMostRegions) outputs_.clear(), regions_ = 0;
-  LaunchOutputs outputs = FindOutputs(context, process, launch, kernel);
-  regions_ += outputs.regions.size();
-  return outputs_[key] = std::move(outputs);
-}
-
-LaunchOutputs KernelExecution::FindOutputs(ExecutionContext& context, Process& process,
-                                           const Launch& wanted, Parameters& kernel) {
-  WorkFamily family = WorkFamily::kUnknown;
-  KernelWork work;
-  if (wanted.rule != nullptr) family = wanted.rule->family(), work = WorkOf(wanted);
-  if (family == WorkFamily::kGemm) {
-    if (auto outputs = OutputsOfProduct(kernel.of_product, parameters_, context.memory(), work)) {
-      return *std::move(outputs);
-    }
-  }
-  const uint64_t most = std::min(budget_.try_one, process.try_credit);
-  if (most < budget_.always || was_interrupted_) return {};
-  sass::Launch launch;
-  AddressSpace::Fault fault;
-  const std::shared_ptr<const sass::Program> program = Prepare(context, wanted, launch, fault);
-  if (program == nullptr) return {};
-  const std::vector<uint32_t> pointers = PointersAmong(parameters_, context.memory());
-  const auto attempt = [&](uint64_t at_most, uint64_t of_all) {
-    const sass::Sample sample =
-        executor_.Try(launch, *program, context.memory(), at_most, of_all, is_ending_);
-    counters_.tried += sample.thread_instructions;
-    process.try_credit -= std::min(process.try_credit, sample.thread_instructions);
-    return phantora::OutputsOf(sample, parameters_, pointers, context.memory(), family, work);
-  };
-  LaunchOutputs outputs;
-  if (family == WorkFamily::kGemm && most > budget_.try_product) {
-    outputs = attempt(budget_.try_product, 0);
-  }
-  if (!outputs.known) outputs = attempt(std::min(most, process.try_credit), budget_.try_all);
-  if (outputs.bytes_of_work > 0) {
-    // What was a size by chance, as the depth may be as large as a row is long, is none next time.
-    const auto& sizes = kernel.of_product.sizes;
-    if (kernel.of_product.bytes_of_work > 0) {
-      std::erase_if(outputs.sizes, [&](const auto& size) {
-        return std::find(sizes.begin(), sizes.end(), size) == sizes.end();
-      });
-    }
-    kernel.of_product = outputs;
-  }
-  if (family != WorkFamily::kGemm && IsToldByWork(family)) {
-    // Another launch with the same sizes may write to every other row.
-    for (OutputRegion& region : outputs.regions) {
-      region.is_exact &= family == WorkFamily::kReduction && region.rows == 1;
-    }
-  }
-  return outputs;
 }
 
 void KernelExecution::Count(Process& process, uint64_t& counter, const std::string& title,

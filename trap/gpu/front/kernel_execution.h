@@ -5,21 +5,18 @@
 #include <sys/types.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "profiles/work/work_rule.h"
 #include "trap/gpu/front/engine_object.h"
-#include "trap/gpu/front/launch_outputs.h"
-#include "trap/gpu/front/qmd.h"
+#include "trap/gpu/front/launch_reader.h"
+#include "trap/gpu/front/output_finder.h"
 #include "trap/gpu/front/skipped_outputs.h"
 #include "trap/gpu/sass/execute.h"
 
@@ -41,9 +38,7 @@ class KernelExecution {
     uint64_t always = 100'000;
     // To find out what launches write that are skipped: of one, and of a process, which gets
     // `try_per_launch` more by every launch.
-    // `try_all`: the launch as a whole, instead of some of its blocks; `try_product`: whose blocks
-    // take long, and the first rows of a tile tell what there is.
-    uint64_t try_one = 200'000'000, try_all = 50'000'000, try_product = 20'000'000;
+    OutputFinder::Most try_most = {};
     uint64_t try_at_first = 4'000'000'000, try_per_launch = 100'000;
 
     // For a run of that many processes, which this machine's processors all compute for.
@@ -63,19 +58,8 @@ class KernelExecution {
   // Does this processor have what it takes?
   static bool IsPossible();
 
-  struct Launch {
-    const Qmd& qmd;
-    // Where generic addresses of shared and local memory begin.
-    uint64_t shared_window, local_window;
-    uint64_t fingerprint;   // of the code's beginning
-    uint32_t code_bytes;    // at the program's address; 0: nobody knows
-    bool together = false;  // a cooperative launch: any block may wait for any other
-    const std::string& title;
-    const WorkRule* rule = nullptr;  // what it does, if anybody knows
-    uint32_t parameter_bytes = 0;    // 0: nobody knows
-  };
   // kDone: executed or skipped; kFault: it did what ends a context.
-  Progress Run(ExecutionContext& context, const Launch& launch);
+  Progress Run(ExecutionContext& context, const NamedLaunch& launch);
   // Says, with --verbose, what was not executed for it.
   void ProcessDied(pid_t process);
   // Counts a launch that somebody else could not carry out.
@@ -129,28 +113,6 @@ class KernelExecution {
     }
   };
 
-  // What launches like one write: those of one kernel with one shape, whose parameters differ in
-  // nothing but pointers.
-  struct Like {
-    uint64_t fingerprint, code_bytes;
-    std::array<uint32_t, 6> shape;
-    uint64_t parameters;  // hash
-    bool operator==(const Like&) const = default;
-    template <typename H>
-    friend H AbslHashValue(H h, const Like& like) {
-      return H::combine(std::move(h), like.fingerprint, like.code_bytes, like.shape,
-                        like.parameters);
-    }
-  };
-  // Of a kernel's parameters, in bytes from the first.
-  struct Parameters {
-    std::vector<uint32_t> pointers;
-    // Words of four bytes that its code reads, but for those of pointers; nullopt: it may read all.
-    // What lies between parameters may be anything.
-    std::optional<std::vector<uint32_t>> read;
-    bool is_new = true;
-    LaunchOutputs of_product;  // of one that it has made, if its work tells what it writes
-  };
   // Where a launch found its first tainted byte: so many bytes from the pointer at `parameter`.
   struct Meeting {
     uint32_t parameter;
@@ -161,26 +123,12 @@ class KernelExecution {
   // How many thread instructions it may take.
   uint64_t MostOf(const Process& process, sass::Tracking tracking) const;
   // By what is known before it begins.
-  sass::Tracking TrackingOf(ExecutionContext& context, const Process& process, const Launch& launch,
-                            const Shape& shape);
-  // The launch as the executor wants it, with its code; what it refers to is valid until the next.
-  // nullptr: a bank of constants is not there, see `fault`, or the code.
-  std::shared_ptr<const sass::Program> Prepare(ExecutionContext& context, const Launch& wanted,
-                                               sass::Launch& launch, AddressSpace::Fault& fault);
-  // Its parameters, in parameters_; empty if they cannot be read.
-  void ReadParameters(ExecutionContext& context, const Launch& launch);
-  void NoteMeeting(ExecutionContext& context, const Launch& launch, const Shape& shape,
+  sass::Tracking TrackingOf(ExecutionContext& context, const Process& process,
+                            const NamedLaunch& launch, const Shape& shape);
+  void NoteMeeting(ExecutionContext& context, const NamedLaunch& launch, const Shape& shape,
                    uint64_t address);
   // What a skipped launch should have written becomes what Skipped says, and tainted.
-  void LeaveOutputs(ExecutionContext& context, Process& process, const Launch& launch);
-  const LaunchOutputs& OutputsOf(ExecutionContext& context, Process& process, const Launch& launch);
-  // By its rule, and parameters_.
-  KernelWork WorkOf(const Launch& launch) const;
-  Like LikeOf(const Launch& launch, const Parameters& kernel) const;
-  // Adds the pointers among parameters_ to what is known of the kernel's.
-  void LookAtParameters(ExecutionContext& context, const Launch& launch, Parameters& kernel);
-  LaunchOutputs FindOutputs(ExecutionContext& context, Process& process, const Launch& launch,
-                            Parameters& kernel);
+  void LeaveOutputs(ExecutionContext& context, Process& process, const NamedLaunch& launch);
   // The host may see what is tainted.
   void SeenByHost(ExecutionContext& context, const Process& process, uint64_t bytes);
 
@@ -190,34 +138,26 @@ class KernelExecution {
   // Adds the code at `address`. False: there is none, or too much already.
   static bool Extend(ExecutionContext& context, std::shared_ptr<const sass::Program>& program,
                      uint64_t address);
-  Progress Finish(ExecutionContext& context, const Launch& launch, Process& process,
+  Progress Finish(ExecutionContext& context, const NamedLaunch& launch, Process& process,
                   const sass::Program& program, const sass::Outcome& outcome, bool is_real);
-  // The launch's code, in code_. False if it cannot be read.
-  bool ReadCode(ExecutionContext& context, const Launch& launch);
   // Of a launch that is not executed.
-  void Skip(ExecutionContext& context, Process& process, uint64_t& counter, const Launch& launch,
-            const std::string& why);
+  void Skip(ExecutionContext& context, Process& process, uint64_t& counter,
+            const NamedLaunch& launch, const std::string& why);
   void NoteUnknown(Process& process, const std::string& title);
   void Count(Process& process, uint64_t& counter, const std::string& title, const std::string& why);
 
-  const int architecture_;
   const Budget budget_;
   const std::function<bool()> is_ending_;
   bool was_interrupted_ = false;
-  sass::ProgramCache programs_;
+  LaunchReader reader_;
   sass::Executor executor_;
+  OutputFinder finder_;
   absl::flat_hash_map<pid_t, Process> processes_;
   absl::flat_hash_map<Shape, uint64_t> takes_more_;  // than so many thread instructions
   SkippedOutputs skipped_;
   bool any_skipped_ = false;  // in the whole run
   absl::flat_hash_map<Shape, Meeting> meetings_;
-  absl::flat_hash_map<uint64_t, Parameters> kernels_;  // by fingerprint
-  absl::flat_hash_map<Like, LaunchOutputs> outputs_;
-  size_t regions_ = 0;  // in outputs_
-  std::vector<uint8_t> parameters_;
   std::map<std::pair<std::string, std::string>, uint64_t> refusals_;
-  std::vector<uint8_t> code_;
-  std::vector<uint8_t> banks_[8];
   Counters counters_;
 };
 

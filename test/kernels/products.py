@@ -81,6 +81,12 @@ def inside():
     layer, x = torch.nn.Linear(768, 3072).half(), torch.randn(512, 768).half()
     expected = torch.nn.functional.linear(x.float(), layer.weight.float(), layer.bias.float())
     assert error(torch, layer.cuda()(x.cuda()), expected) < TOLERANCES["float16"]
+    for rows, columns, depth in ((129, 65, 33), (1000, 333, 77), (512, 512, 256)):
+        for transposed in range(4):
+            a, b = (x.double() for x in operands(torch, "float32", rows, columns, depth, transposed))
+            a, b = a.t() if transposed & 1 else a, b.t() if transposed & 2 else b
+            off = ((a.cuda() @ b.cuda()).cpu() - a @ b).abs().max().item()
+            assert off < 1e-12, ("float64", rows, columns, depth, transposed, off)
     convolutions(torch)
     print(json.dumps(worst))
 

@@ -53,7 +53,7 @@ std::vector<EncodingRow> MemoryRows() {
       {0x182, "5", "LDC", "73+3=.U8,.S8,.U16,.S16,,.64", "d*m mi", Always<&LoadConstant>},
       {0x183, "4", "LDL", kLocal, "d*m ms", Always<&LoadLocal>},
       {0x184, "4", "LDS", kShared, "d*m msx", Always<&LoadShared>},
-      {0x185, "1", "ST", kGenericLoad, "mr r64", Always<&StoreGeneric>},
+      {0x185, "1", "ST", kGenericLoad, "mB r64", Always<&StoreGeneric>},
       {0x185, "4", "ST", kGenericLoad, "mG r32", Always<&StoreGeneric>},
       {0x185, "4", "ST", kGenericLoad, "mU r32", Always<&StoreGeneric>},
       {0x185, "4", "ST", kGenericLoad, "mB r64 =90+2:0", Always<&StoreGeneric>},

@@ -44,6 +44,22 @@ wide[:64] = 7
 torch.mm(a, a, out=wide[:, :n])
 print("beside", *(v.item() for v in (wide[0, n], wide[20, n + 7], wide[63, -1])))
 """
+# An optimizer's kernels, whose tables of tensors are filled in part, the rest with what was there, and whose factors are
+# others in each step. What none of them writes stays real.
+OPTIMIZER = """
+import torch
+n = 4096
+a = torch.ones(n, n, device="cuda", dtype=torch.bfloat16)
+other = torch.full((1 << 20,), 7.0, device="cuda")
+of_product = torch.mm(a, a).flatten()
+parameters = [torch.nn.Parameter(torch.ones(size, device="cuda")) for size in (300_000, 70_000, 500_001, 1_024, 200_000)]
+optimizer = torch.optim.AdamW(parameters, foreach=True)
+for step in range(STEPS):
+    for parameter in parameters:
+        parameter.grad = of_product[: parameter.numel()].float()
+    optimizer.step()
+print("other", other.sum().item(), other[-1].item())
+"""
 REAL = {"real": [str(2 * sum(range(1 << 20))), "7.0"], "again": [str(3 * sum(range(1 << 20))), "7.0"]}
 
 
@@ -97,6 +113,15 @@ def main():
     done, found = run(options, "zeros", real_only)
     expect(found.get("real") == REAL["real"] and "may mean nothing" not in done.stderr and
            "were not" in done.stderr, "what is real is not warned of", done)
+
+    tried = []
+    for steps in (10, 30):
+        done, found = run(options, "zeros", OPTIMIZER.replace("STEPS", str(steps)))
+        expect(found.get("other") == [str(7.0 * (1 << 20)), "7.0"] and "may mean nothing" not in done.stderr and
+               "nobody knows" not in done.stderr, f"{steps} steps of an optimizer: what they write is known", done)
+        more = re.search(r"(\S+) more to find out", done.stderr)
+        tried.append(float(more[1]) if more else float("nan"))
+    expect(tried[1] < 1.05 * tried[0], f"that is found out once ({tried[0]:.3g}, {tried[1]:.3g} instructions)", done)
     return bool(failed)
 
 

@@ -174,6 +174,10 @@ std::string SessionReport::ExecutedKernels() const {
     absl::StrAppend(&text, separator, count, " ", reason);
     separator = ", ";
   }
+  if (counters.tried > 0) {
+    absl::StrAppendFormat(&text, "; %.3g more to find out what those write",
+                          static_cast<double>(counters.tried));
+  }
   if (counters.unknown_outputs > 0) {
     absl::StrAppendFormat(&text, "; of %d nobody knows what they write", counters.unknown_outputs);
   }

@@ -56,9 +56,11 @@ KernelExecution::Process& KernelExecution::ProcessOf(pid_t process) {
 
 uint64_t KernelExecution::MostOf(const Process& process, sass::Tracking tracking) const {
   if (budget_.per_launch_on_average == 0) return budget_.per_launch;
-  const uint64_t of_process = std::max(process.credit, budget_.always);
-  return std::min(budget_.per_launch,
-                  tracking == sass::Tracking::kTainted ? budget_.always : of_process);
+  if (tracking == sass::Tracking::kTainted) {
+    return std::min(
+        {budget_.per_launch, budget_.always, std::max(process.credit, budget_.always_tainted)});
+  }
+  return std::min(budget_.per_launch, std::max(process.credit, budget_.always));
 }
 
 sass::Tracking KernelExecution::TrackingOf(ExecutionContext& context, const Process& process,
@@ -96,7 +98,8 @@ void KernelExecution::NoteMeeting(ExecutionContext& context, const NamedLaunch& 
 Progress KernelExecution::Run(ExecutionContext& context, const NamedLaunch& wanted) {
   const Qmd& qmd = wanted.qmd;
   Process& process = ProcessOf(context.process);
-  process.credit += budget_.per_launch_on_average;
+  process.credit +=
+      process.skipped > 0 ? budget_.skipping_per_launch : budget_.per_launch_on_average;
   process.try_credit += budget_.try_per_launch;
   context.budget -= kLaunchCost;
 
@@ -141,7 +144,9 @@ Progress KernelExecution::Run(ExecutionContext& context, const NamedLaunch& want
     if (takes_more_.size() >= kMostShapes) takes_more_.clear();
     takes_more_[shape] = outcome.thread_instructions;
   }
-  if (budget_.per_launch_on_average != 0) process.credit -= std::min(process.credit, instructions);
+  if (budget_.per_launch_on_average != 0) {
+    process.credit -= std::min(process.credit, instructions);
+  }
   return Finish(context, wanted, process, *program, outcome, launch.keeps_trapped);
 }
 
@@ -258,6 +263,9 @@ void KernelExecution::Count(Process& process, uint64_t& counter, const std::stri
   ++counter;
   any_skipped_ = true;
   const bool is_first = process.skipped++ == 0;
+  if (is_first && budget_.per_launch_on_average != 0) {
+    process.credit = std::min(process.credit, budget_.skipping_at_first);
+  }
   if (is_first) process.first = absl::StrCat(title, ": ", why);
   // From its first on a process has no results of its own: that one is worth knowing.
   if (is_first || &counter == &counters_.refused) {

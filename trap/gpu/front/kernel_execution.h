@@ -33,17 +33,23 @@ class KernelExecution {
     // much as it wants.
     uint64_t at_first = 20'000'000'000;
     uint64_t per_launch_on_average = 4'000'000;
-    // Is never too much, so that programs that decide by small results always see them. It is all
-    // that a launch gets which depends on what another should have made that was skipped.
-    uint64_t always = 100'000;
+    // Once a launch of it was skipped, most of its results are not there, and it has no more than
+    // this, and gets so much.
+    uint64_t skipping_at_first = 1'000'000'000, skipping_per_launch = 5'000;
+    // Is never too much, so that programs that decide by small results always see them. A launch
+    // that depends on what another should have made that was skipped gets no more than that, and
+    // is only sure of less.
+    uint64_t always = 100'000, always_tainted = 10'000;
     // To find out what launches write that are skipped: of one, and of a process, which gets
     // `try_per_launch` more by every launch.
     OutputFinder::Most try_most = {};
-    uint64_t try_at_first = 4'000'000'000, try_per_launch = 100'000;
+    uint64_t try_at_first = 4'000'000'000, try_per_launch = 10'000;
 
     // For a run of that many processes, which this machine's processors all compute for.
     void ShareBy(int processes) {
-      at_first = std::max(at_first / static_cast<uint64_t>(std::max(processes, 1)), kLeastAtFirst);
+      for (uint64_t* each : {&at_first, &skipping_at_first, &try_at_first}) {
+        *each = std::max(*each / static_cast<uint64_t>(std::max(processes, 1)), kLeastAtFirst);
+      }
     }
     static constexpr uint64_t kLeastAtFirst = 200'000'000;
   };

@@ -207,6 +207,9 @@ LaunchOutputs OutputsOf(const sass::Sample& sample, absl::Span<const uint8_t> pa
       is_sized = is_of_work && region.is_exact;
     }
   }
+  // Not as they happen to lie in memory.
+  std::sort(outputs.regions.begin(), outputs.regions.end(),
+            [](const OutputRegion& a, const OutputRegion& b) { return a.parameter < b.parameter; });
   // Blocks that take what is next have not come to their end, alone; what else they write, flags
   // and sums of rows, is seen before.
   if (by_work) outputs.known = true;

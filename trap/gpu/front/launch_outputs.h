@@ -25,6 +25,7 @@ struct OutputRegion {
 
   // Behind the last byte, from the pointer.
   uint64_t end() const { return begin + (rows - 1) * stride + width; }
+  bool operator==(const OutputRegion&) const = default;
 };
 
 struct LaunchOutputs {
@@ -37,6 +38,8 @@ struct LaunchOutputs {
   // rows among them: where, in bytes, and which size.
   std::vector<std::pair<uint32_t, uint32_t>> sizes = {};
   std::vector<OutputRegion> regions = {};
+
+  bool operator==(const LaunchOutputs&) const = default;
 };
 
 // Where the parameters have addresses of mapped memory, in bytes, in order.

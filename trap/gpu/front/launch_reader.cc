@@ -35,7 +35,8 @@ std::shared_ptr<const sass::Program> LaunchReader::Read(ExecutionContext& contex
             .shared_window = from.shared_window,
             .local_window = from.local_window,
             .together = from.together,
-            .constants = {}};
+            .constants = {},
+            .constants_address = qmd.constants[0].address};
   for (size_t bank = 0; bank < launch.constants.size(); ++bank) {
     const Qmd::ConstantBuffer& buffer = qmd.constants[bank];
     if (!buffer.valid) continue;

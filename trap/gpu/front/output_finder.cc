@@ -2,17 +2,15 @@
 
 #include <algorithm>
 #include <cstring>
-#include <iterator>
-#include <memory>
 
 #include "absl/hash/hash.h"
-#include "absl/strings/string_view.h"
 
 namespace phantora {
 namespace {
 
 // A bound on what programs can make this process keep.
 constexpr size_t kMostKernels = 1 << 16, kMostLikes = 1 << 16, kMostRegions = 1 << 20;
+constexpr size_t kMostReads = 64;  // of a kernel
 
 // These have unused parts among their parameters, where anything may be. What they write is told by
 // the work's sizes.
@@ -27,135 +25,136 @@ uint64_t HashOfWork(const KernelWork& work) {
 
 }  // namespace
 
-OutputFinder::Like OutputFinder::LikeOf(const NamedLaunch& launch,
-                                        absl::Span<const uint8_t> parameters,
-                                        const Kernel& kernel) {
+OutputFinder::Like OutputFinder::LikeOf(const NamedLaunch& launch, uint64_t read) {
   const Qmd& qmd = launch.qmd;
-  Like like = {launch.fingerprint,
-               launch.code_bytes,
-               {qmd.grid.x, qmd.grid.y, qmd.grid.z, qmd.block.x, qmd.block.y, qmd.block.z},
-               parameters.size()};
-  const absl::string_view all(reinterpret_cast<const char*>(parameters.data()), parameters.size());
-  const auto add = [&](size_t begin, size_t bytes) {
-    if (begin < all.size())
-      like.parameters = absl::HashOf(like.parameters, all.substr(begin, bytes));
-  };
-  if (IsToldByWork(launch.family())) {
-    const KernelWork work = launch.Work(parameters);
-    if (work.checked && !work.guessed && work.bytes > 0) {
-      like.parameters = absl::HashOf(like.parameters, HashOfWork(work));
-      // A product into a wider matrix is another.
-      for (const auto& [at, which] : kernel.of_product.sizes) add(at, 4);
-      return like;
-    }
-  }
-  if (kernel.read) {
-    // As runs of words, which are few.
-    const std::vector<uint32_t>& read = *kernel.read;
-    for (size_t first = 0; first < read.size();) {
-      size_t next = first + 1;
-      while (next < read.size() && read[next] == read[next - 1] + 4) ++next;
-      add(read[first], (next - first) * 4);
-      first = next;
-    }
-    return like;
-  }
-  size_t begin = 0;
-  for (const uint32_t at : kernel.pointers) {
-    add(begin, at - begin);
-    begin = at + 8;
-  }
-  add(begin, all.size());
-  return like;
+  return {launch.fingerprint,
+          launch.code_bytes,
+          {qmd.grid.x, qmd.grid.y, qmd.grid.z, qmd.block.x, qmd.block.y, qmd.block.z},
+          read};
 }
 
-void OutputFinder::Look(ExecutionContext& context, const NamedLaunch& launch,
-                        absl::Span<const uint8_t> parameters, Kernel& kernel) {
-  const std::vector<uint32_t> now = PointersAmong(parameters, context.memory());
-  std::vector<uint32_t> all;
-  std::set_union(kernel.pointers.begin(), kernel.pointers.end(), now.begin(), now.end(),
-                 std::back_inserter(all));
-  if (!kernel.is_new && all.size() == kernel.pointers.size()) return;
-  kernel.pointers = std::move(all);
-  kernel.is_new = false;
-  kernel.read.reset();
-  const auto program = reader_.Program(context, launch);
-  if (program == nullptr) return;
-  const auto constants = program->ConstantsRead(0);
-  if (!constants) return;
-  kernel.read.emplace();
-  const uint32_t offset = launch.qmd.parameter_offset();
-  for (const uint32_t at : *constants) {
-    if (at < offset ||
-        std::binary_search(kernel.pointers.begin(), kernel.pointers.end(), (at - offset) / 8 * 8)) {
-      continue;
-    }
-    kernel.read->push_back(at - offset);
+OutputFinder::Like OutputFinder::LikeOf(const NamedLaunch& launch,
+                                        absl::Span<const uint8_t> parameters,
+                                        const KernelWork& work, const Kernel& kernel) {
+  uint64_t sizes = absl::HashOf(parameters.size(), HashOfWork(work));
+  // A product into a wider matrix is another.
+  for (const auto& [at, which] : kernel.of_product.sizes) {
+    uint32_t size = 0;
+    if (at + sizeof size <= parameters.size()) std::memcpy(&size, &parameters[at], sizeof size);
+    sizes = absl::HashOf(sizes, size);
   }
+  return LikeOf(launch, sizes);
+}
+
+const LaunchOutputs* OutputFinder::Known(const Like& like) const {
+  const auto found = outputs_.find(like);
+  return found == outputs_.end() ? nullptr : &found->second;
+}
+
+const LaunchOutputs& OutputFinder::Keep(const Like& like, LaunchOutputs outputs) {
+  if (outputs_.size() >= kMostLikes || regions_ >= kMostRegions) outputs_.clear(), regions_ = 0;
+  regions_ += outputs.regions.size();
+  return outputs_[like] = std::move(outputs);
 }
 
 const LaunchOutputs& OutputFinder::Of(ExecutionContext& context, const NamedLaunch& launch,
                                       absl::Span<const uint8_t> parameters, uint64_t& credit) {
   if (kernels_.size() >= kMostKernels) kernels_.clear();
   Kernel& kernel = kernels_[launch.fingerprint];
-  if (!kernel.is_new) {
-    const auto found = outputs_.find(LikeOf(launch, parameters, kernel));
-    if (found != outputs_.end()) return found->second;
+  KernelWork work;
+  if (IsToldByWork(launch.family())) work = launch.Work(parameters);
+  if (!work.checked || work.guessed || work.bytes == 0) {
+    return OfReads(context, launch, parameters, kernel, credit);
   }
-  // Pointers that were null before.
-  Look(context, launch, parameters, kernel);
-  const Like key = LikeOf(launch, parameters, kernel);
-  if (const auto found = outputs_.find(key); found != outputs_.end()) return found->second;
-  if (outputs_.size() >= kMostLikes || regions_ >= kMostRegions) outputs_.clear(), regions_ = 0;
-  LaunchOutputs outputs = Find(context, launch, parameters, kernel, credit);
-  regions_ += outputs.regions.size();
-  return outputs_[key] = std::move(outputs);
+  if (const auto* known = Known(LikeOf(launch, parameters, work, kernel))) return *known;
+  ByteRanges read;
+  auto outputs = Find(context, launch, parameters, work, kernel, credit, read);
+  if (!outputs) return unkept_ = {};
+  // By the sizes that are known of the kernel by now.
+  return Keep(LikeOf(launch, parameters, work, kernel), *std::move(outputs));
 }
 
-LaunchOutputs OutputFinder::Find(ExecutionContext& context, const NamedLaunch& launch,
-                                 absl::Span<const uint8_t> parameters, Kernel& kernel,
-                                 uint64_t& credit) {
+const LaunchOutputs& OutputFinder::OfReads(ExecutionContext& context, const NamedLaunch& launch,
+                                           absl::Span<const uint8_t> parameters, Kernel& kernel,
+                                           uint64_t& credit) {
+  const std::vector<uint32_t> pointers = PointersAmong(parameters, context.memory());
+  const auto like = [&](const ParametersRead& read) {
+    return LikeOf(launch, read.HashOf(parameters, pointers));
+  };
+  for (const ParametersRead& read : kernel.reads) {
+    if (const auto* known = Known(like(read))) return *known;
+  }
+  ByteRanges ranges;
+  auto outputs = Find(context, launch, parameters, launch.Work(parameters), kernel, credit, ranges);
+  if (!outputs || ranges.empty()) return unkept_ = outputs.value_or(LaunchOutputs());
+  auto read = std::find_if(kernel.reads.begin(), kernel.reads.end(),
+                           [&](const auto& each) { return each.ranges() == ranges; });
+  if (read == kernel.reads.end()) {
+    if (kernel.reads.size() >= kMostReads) kernel.reads.clear();
+    kernel.reads.emplace_back(std::move(ranges));
+    read = kernel.reads.end() - 1;
+  }
+  read->Learn(LikeOf(launch, 0).shape, parameters, pointers, *outputs);
+  return Keep(like(*read), *std::move(outputs));
+}
+
+std::optional<LaunchOutputs> OutputFinder::Find(ExecutionContext& context,
+                                                const NamedLaunch& launch,
+                                                absl::Span<const uint8_t> parameters,
+                                                const KernelWork& work, Kernel& kernel,
+                                                uint64_t& credit, ByteRanges& read) {
   const WorkFamily family = launch.family();
-  const KernelWork work = launch.Work(parameters);
   LaunchOutputs& of_product = kernel.of_product;
   if (family == WorkFamily::kGemm) {
     if (auto outputs = OutputsOfProduct(of_product, parameters, context.memory(), work)) {
-      return *std::move(outputs);
+      return outputs;
     }
   }
-  LaunchOutputs outputs = Try(context, launch, parameters, work, credit);
-  if (outputs.bytes_of_work > 0) {
+  auto outputs = Try(context, launch, parameters, work, credit, read);
+  if (!outputs) return std::nullopt;
+  if (outputs->bytes_of_work > 0) {
     // What was a size by chance, as the depth may be as large as a row is long, is none next time.
     if (of_product.bytes_of_work > 0) {
-      std::erase_if(outputs.sizes, [&](const auto& size) {
+      std::erase_if(outputs->sizes, [&](const auto& size) {
         return std::find(of_product.sizes.begin(), of_product.sizes.end(), size) ==
                of_product.sizes.end();
       });
     }
-    of_product = outputs;
+    of_product = *outputs;
   }
   if (family != WorkFamily::kGemm && IsToldByWork(family)) {
     // Another launch with the same sizes may write to every other row.
-    for (OutputRegion& region : outputs.regions) {
+    for (OutputRegion& region : outputs->regions) {
       region.is_exact &= family == WorkFamily::kReduction && region.rows == 1;
     }
   }
   return outputs;
 }
 
-LaunchOutputs OutputFinder::Try(ExecutionContext& context, const NamedLaunch& from,
-                                absl::Span<const uint8_t> parameters, const KernelWork& work,
-                                uint64_t& credit) {
+std::optional<LaunchOutputs> OutputFinder::Try(ExecutionContext& context, const NamedLaunch& from,
+                                               absl::Span<const uint8_t> parameters,
+                                               const KernelWork& work, uint64_t& credit,
+                                               ByteRanges& read) {
   sass::Launch launch;
   AddressSpace::Fault fault;
-  if (credit < most_.least) return {};
+  if (credit < most_.least) return std::nullopt;
   const auto program = reader_.Read(context, from, launch, fault);
-  if (program == nullptr) return {};
-  const std::vector<uint32_t> pointers = PointersAmong(parameters, context.memory());
+  if (program == nullptr) return LaunchOutputs();
+  const std::vector<uint32_t> all = PointersAmong(parameters, context.memory());
   const auto attempt = [&](uint64_t most, uint64_t most_of_all) {
     const sass::Sample sample = executor_.Try(launch, *program, context.memory(),
                                               std::min(most, credit), most_of_all, is_ending_);
     credit -= std::min(credit, sample.thread_instructions);
+    read.clear();
+    const uint32_t offset = from.qmd.parameter_offset();
+    for (const auto& [begin, end] : sample.constants_read) {
+      if (end > offset) read.emplace_back(std::max(begin, offset) - offset, end - offset);
+    }
+    // What lies between those that it reads may be anything.
+    std::vector<uint32_t> pointers;
+    for (const uint32_t at : all) {
+      if (HasPointer(read, at)) pointers.push_back(at);
+    }
     return OutputsOf(sample, parameters, pointers, context.memory(), from.family(), work);
   };
   if (from.family() == WorkFamily::kGemm) {

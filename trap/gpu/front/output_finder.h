@@ -14,6 +14,7 @@
 #include "absl/types/span.h"
 #include "trap/gpu/front/launch_outputs.h"
 #include "trap/gpu/front/launch_reader.h"
+#include "trap/gpu/front/parameters_read.h"
 
 namespace phantora {
 
@@ -38,38 +39,40 @@ class OutputFinder {
                           absl::Span<const uint8_t> parameters, uint64_t& credit);
 
  private:
-  // What launches like one write: those of one kernel with one shape, whose parameters differ in
-  // nothing but pointers.
+  // What launches like one write: those of one kernel with one shape that read the same.
   struct Like {
     uint64_t fingerprint, code_bytes;
-    std::array<uint32_t, 6> shape;
-    uint64_t parameters;  // hash
+    GridAndBlock shape;
+    uint64_t read;  // hash
     bool operator==(const Like&) const = default;
     template <typename H>
     friend H AbslHashValue(H h, const Like& like) {
-      return H::combine(std::move(h), like.fingerprint, like.code_bytes, like.shape,
-                        like.parameters);
+      return H::combine(std::move(h), like.fingerprint, like.code_bytes, like.shape, like.read);
     }
   };
-  // Of a kernel's parameters, in bytes from the first.
+  // Of a kernel.
   struct Kernel {
-    std::vector<uint32_t> pointers;
-    // Words of four bytes that its code reads, but for those of pointers; nullopt: it may read all.
-    // What lies between parameters may be anything.
-    std::optional<std::vector<uint32_t>> read;
-    bool is_new = true;
-    LaunchOutputs of_product;  // of one that it has made, if its work tells what it writes
+    std::vector<ParametersRead> reads;  // of launches that were tried
+    LaunchOutputs of_product;           // of one that it has made, if its work tells what it writes
   };
 
+  static Like LikeOf(const NamedLaunch& launch, uint64_t read);
+  // By its work's sizes alone.
   static Like LikeOf(const NamedLaunch& launch, absl::Span<const uint8_t> parameters,
-                     const Kernel& kernel);
-  // Adds the pointers among the parameters to what is known of the kernel's.
-  void Look(ExecutionContext& context, const NamedLaunch& launch,
-            absl::Span<const uint8_t> parameters, Kernel& kernel);
-  LaunchOutputs Find(ExecutionContext& context, const NamedLaunch& launch,
-                     absl::Span<const uint8_t> parameters, Kernel& kernel, uint64_t& credit);
-  LaunchOutputs Try(ExecutionContext& context, const NamedLaunch& launch,
-                    absl::Span<const uint8_t> parameters, const KernelWork& work, uint64_t& credit);
+                     const KernelWork& work, const Kernel& kernel);
+  const LaunchOutputs* Known(const Like& like) const;
+  const LaunchOutputs& Keep(const Like& like, LaunchOutputs outputs);
+  // By what it reads.
+  const LaunchOutputs& OfReads(ExecutionContext& context, const NamedLaunch& launch,
+                               absl::Span<const uint8_t> parameters, Kernel& kernel,
+                               uint64_t& credit);
+  // nullopt: there is not the credit. Sets `read` to where it has read among its parameters.
+  std::optional<LaunchOutputs> Find(ExecutionContext& context, const NamedLaunch& launch,
+                                    absl::Span<const uint8_t> parameters, const KernelWork& work,
+                                    Kernel& kernel, uint64_t& credit, ByteRanges& read);
+  std::optional<LaunchOutputs> Try(ExecutionContext& context, const NamedLaunch& launch,
+                                   absl::Span<const uint8_t> parameters, const KernelWork& work,
+                                   uint64_t& credit, ByteRanges& read);
 
   LaunchReader& reader_;
   sass::Executor& executor_;
@@ -77,7 +80,8 @@ class OutputFinder {
   const std::function<bool()>& is_ending_;
   absl::flat_hash_map<uint64_t, Kernel> kernels_;  // by fingerprint
   absl::flat_hash_map<Like, LaunchOutputs> outputs_;
-  size_t regions_ = 0;  // in outputs_
+  size_t regions_ = 0;    // in outputs_
+  LaunchOutputs unkept_;  // of a launch that none is known to be like
 };
 
 }  // namespace phantora

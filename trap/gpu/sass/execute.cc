@@ -135,6 +135,7 @@ bool Executor::StateOf(const Launch& launch, const Program& program, LaunchState
       (state.cluster.count() > 1 && state.shared_window % kClusterWindow != 0)) {
     return false;
   }
+  state.constants_address = launch.constants_address;
   state.constants.fill(zeros_.data());
   for (size_t bank = 0; bank < banks_.size(); ++bank) {
     const auto& from = launch.constants[bank];
@@ -280,6 +281,17 @@ Sample Executor::Try(const Launch& launch, const Program& program, AddressSpace&
                      const std::function<bool()>& interrupted) {
   Sample sample;
   LaunchState state;
+  const auto noted = std::make_unique<ConstantsNoted>();
+  const auto constants = [&] {
+    std::vector<std::pair<uint32_t, uint32_t>> read;
+    for (auto byte = static_cast<uint32_t>(noted->_Find_first()); byte < noted->size();) {
+      uint32_t end = byte + 1;
+      while (end < noted->size() && noted->test(end)) ++end;
+      read.emplace_back(byte, end);
+      byte = static_cast<uint32_t>(noted->_Find_next(end - 1));
+    }
+    return read;
+  };
   if (launch.together || !StateOf(launch, program, state)) {
     sample.is_complete = false;
     return sample;
@@ -288,6 +300,7 @@ Sample Executor::Try(const Launch& launch, const Program& program, AddressSpace&
                      launch.grid.z / state.cluster.z};
   sample.clusters = grid.count();
   if (sample.clusters == 0) return sample;
+  state.constants_noted = noted.get();
   std::vector<uint64_t> chosen;
   for (const uint32_t x : {0u, grid.x - 1}) {
     for (const uint32_t y : {0u, grid.y - 1}) {
@@ -318,10 +331,12 @@ Sample Executor::Try(const Launch& launch, const Program& program, AddressSpace&
     all.thread_instructions += sample.thread_instructions;
     if (all.is_complete) {
       all.is_all = true;
+      all.constants_read = constants();
       return all;
     }
     sample.thread_instructions = all.thread_instructions;
   }
+  sample.constants_read = constants();
   std::sort(sample.written.begin(), sample.written.end());
   std::vector<std::pair<uint64_t, uint64_t>> apart;
   for (const auto& range : sample.written) {

@@ -33,6 +33,7 @@ struct Launch {
   Tracking tracking = Tracking::kNone;
   // By number; missing ones are zeros, as is what lies beyond their ends.
   std::array<absl::Span<const uint8_t>, 8> constants;
+  uint64_t constants_address = 0;  // of number 0
 };
 
 struct Outcome {
@@ -54,6 +55,8 @@ struct Sample {
   // All of the sample came to their end, and none may have waited for what another does: what is
   // left for the last of them to write nobody has seen.
   bool is_complete = true;
+  // Bytes of constant bank 0 that it has read: ranges, in order, apart.
+  std::vector<std::pair<uint32_t, uint32_t>> constants_read;
   uint64_t thread_instructions = 0;
 };
 

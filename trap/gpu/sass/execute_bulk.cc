@@ -53,6 +53,10 @@ std::optional<TensorMap> MapAt(Warp& warp, const Source& pointer, int dimensions
   uint8_t bytes[TensorMap::kBytes];
   const uint64_t address = PairAt(warp, pointer);
   if (!ReadGlobal(warp, address, bytes, sizeof bytes)) return std::nullopt;
+  // Most are among the parameters.
+  if (const uint64_t at = address - warp.launch->constants_address; at < kConstantBytes) {
+    NoteConstants(warp, 0, static_cast<uint32_t>(at), sizeof bytes);
+  }
   const auto map = TensorMap::Read(bytes);
   if (!map || map->dimensions != dimensions || map->is_of_images != images ||
       map->BoxBytes() == 0 || map->element_bytes() * map->box[0] % kChunk != 0) {

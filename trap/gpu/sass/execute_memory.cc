@@ -176,6 +176,7 @@ void LoadConstant(Warp& warp, const Instruction& i) {
       warp.Fail(Stop::Reason::kOutOfRange, at);
       return nullptr;
     }
+    NoteConstants(warp, i.b.index, at, static_cast<uint32_t>(size));
     return bank + at;
   });
 }

@@ -92,14 +92,6 @@ TEST_F(ExecuteTest, WhatIsMadeOfTaintedBytesIsTaintedAndNothingElse) {
   EXPECT_FALSE(space_.IsTainted(kAt + 4 * 33, 4));
 }
 
-TEST_F(ExecuteTest, ProgramsSayWhichConstantsTheyRead) {
-  Run(Joined(WithAddress(), {StoreWord(4, 0), Exit()}));
-  // Each may be half of something wide.
-  EXPECT_EQ(program_->ConstantsRead(0),
-            (std::vector<uint32_t>{kParameters, kParameters + 4, kParameters + 8}));
-  EXPECT_EQ(program_->ConstantsRead(3), std::vector<uint32_t>{});
-}
-
 TEST_F(ExecuteTest, ASampleIsWhatBlocksWriteAndNothingIsWritten) {
   // Each block writes 128 bytes at 256 times its number.
   launch_.grid = {1000, 1, 1};
@@ -116,6 +108,7 @@ TEST_F(ExecuteTest, ASampleIsWhatBlocksWriteAndNothingIsWritten) {
   ASSERT_EQ(sample.written.size(), 5u);  // both ends and three between them
   EXPECT_EQ(sample.written.front(), std::pair(kAt, kAt + 128));
   EXPECT_EQ(sample.written.back(), std::pair(kAt + 999 * 256, kAt + 999 * 256 + 128));
+  EXPECT_EQ(sample.constants_read, (std::vector{std::pair(kParameters, kParameters + 8)}));
   sample = executor_.Try(launch_, program, space_, 1'000'000, 1'000'000, NeverInterrupted);
   EXPECT_TRUE(sample.is_all);
   EXPECT_EQ(sample.written.size(), 1000u);

@@ -153,6 +153,8 @@ void UniformLoadConstant(Warp& warp, const Instruction& i) {
     warp.Fail(Stop::Reason::kOutOfRange, at);
     return;
   }
+  constexpr uint32_t kBytes[] = {1, 1, 2, 2, 4, 8, 16, 16};
+  NoteConstants(warp, i.b.index, at, kBytes[i.Bits(73, 3)]);
   const uint8_t* const from = warp.launch->constants[i.b.index] + at;
   uint64_t value;
   std::memcpy(&value, from, sizeof value);

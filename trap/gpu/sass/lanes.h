@@ -15,7 +15,8 @@ enum class Meaning { kInteger, kBits, kFloat };
 
 inline uint32_t ConstantAt(const Warp& warp, const Source& source) {
   uint32_t value;
-  std::memcpy(&value, warp.launch->constants[source.index] + source.value, 4);
+  NoteConstants(warp, source.index, source.value, sizeof value);
+  std::memcpy(&value, warp.launch->constants[source.index] + source.value, sizeof value);
   return value;
 }
 
@@ -51,7 +52,9 @@ inline uint32_t HighScalarOf(const Warp& warp, const Source& source, bool sign_e
       return sign_extended && static_cast<int32_t>(source.value) < 0 ? ~0u : 0;
     case Source::Kind::kConstant: {
       uint32_t value;
-      std::memcpy(&value, warp.launch->constants[source.index] + source.value + 4, 4);
+      const uint32_t at = source.value + 4;
+      NoteConstants(warp, source.index, at, sizeof value);
+      std::memcpy(&value, warp.launch->constants[source.index] + at, sizeof value);
       return value;
     }
     case Source::Kind::kUniform:

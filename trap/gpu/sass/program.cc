@@ -94,29 +94,6 @@ void Program::Add(absl::Span<const uint8_t> code) {
   }
 }
 
-std::optional<std::vector<uint32_t>> Program::ConstantsRead(uint32_t bank) const {
-  constexpr int kLoad = 0x182, kUniformLoadIndexed = 0x0bb;
-  constexpr uint32_t kWidest = 8;  // bytes
-  std::vector<uint32_t> words;
-  const size_t own = begins_.empty() ? instructions_.size() : begins_.front();
-  for (size_t index = 0; index < own; ++index) {
-    const Instruction& i = instructions_[index];
-    for (const Source* source : {&i.a, &i.b, &i.c}) {
-      if (source->kind != Source::Kind::kConstant || source->index != bank) continue;
-      uint32_t at = source->value;
-      if (i.word.operation() == kUniformLoadIndexed) return std::nullopt;
-      if (i.word.operation() == kLoad) {
-        if (i.a.index != kNoRegister) return std::nullopt;
-        at = static_cast<uint32_t>(i.offset);
-      }
-      for (uint32_t word = 0; word < kWidest; word += 4) words.push_back(at / 4 * 4 + word);
-    }
-  }
-  std::sort(words.begin(), words.end());
-  words.erase(std::unique(words.begin(), words.end()), words.end());
-  return words;
-}
-
 uint64_t Program::AddressOf(uint32_t index, uint64_t code_address) const {
   const auto after = std::upper_bound(begins_.begin(), begins_.end(), index);
   if (after == begins_.begin()) return code_address + uint64_t{index} * kWordBytes;

@@ -44,10 +44,6 @@ class Program {
   // The same of registers in which threads note whom to converge with (BSSY).
   int convergence_registers() const { return convergence_registers_; }
 
-  // Where the code itself (not what it calls elsewhere) may read words of four bytes in a bank of
-  // constants, in bytes, in order. nullopt: anywhere, it says so by a register.
-  std::optional<std::vector<uint32_t>> ConstantsRead(uint32_t bank) const;
-
   // Whether blocks of a launch of it have seen each other. From any thread.
   bool needs_order() const { return needs_order_.load(std::memory_order_relaxed); }
   void NeedsOrder() const { needs_order_.store(true, std::memory_order_relaxed); }

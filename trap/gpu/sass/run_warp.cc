@@ -242,6 +242,7 @@ class Runner {
     uint64_t target = 0;
     if (i.a.kind == Source::Kind::kRegister) target = TakeAlike(i);
     if (i.b.kind == Source::Kind::kConstant) {
+      NoteConstants(warp_, i.b.index, i.b.value, sizeof target);
       std::memcpy(&target, warp_.launch->constants[i.b.index] + i.b.value, sizeof target);
     } else if (i.flow == Flow::kAbsoluteReturn || i.a.kind != Source::Kind::kRegister) {
       target += AbsoluteTarget(i.word, warp_.launch->architecture);

@@ -3,6 +3,7 @@
 #define PHANTORA_TRAP_GPU_SASS_WARP_H_
 
 #include <array>
+#include <bitset>
 #include <cstdint>
 #include <vector>
 
@@ -51,6 +52,9 @@ struct Dims {
 };
 
 // What is the same for all threads of a launch.
+// Bytes of a bank.
+using ConstantsNoted = std::bitset<kConstantBytes>;
+
 struct LaunchState {
   Architecture architecture = 80;
   Dims grid, block, cluster;
@@ -67,9 +71,12 @@ struct LaunchState {
   uint64_t thread_instructions = 0;
   uint64_t local_bytes = 0;  // of all warps under way, of this machine's memory
   uint64_t most_local = uint64_t{1} << 30;
-  uint64_t events = 0;     // that somebody who looks again may see
-  bool is_part = false;    // other blocks may run at the same time, unseen
-  bool met_order = false;  // a block did what only makes sense in order with others
+  uint64_t events = 0;             // that somebody who looks again may see
+  bool is_part = false;            // other blocks may run at the same time, unseen
+  bool met_order = false;          // a block did what only makes sense in order with others
+  uint64_t constants_address = 0;  // of bank 0
+  // If given: what was read of bank 0.
+  ConstantsNoted* constants_noted = nullptr;
 };
 inline constexpr uint32_t kWindowBytes = 1 << 24;
 // Of a thread's local memory, which its stack takes from the upper end of its window.
@@ -211,6 +218,13 @@ class Warp {
   alignas(64) uint32_t row_[kLanes] = {};
   uint32_t row_of_ = 0;
 };
+
+inline void NoteConstants(const Warp& warp, uint32_t bank, uint32_t at, uint32_t bytes) {
+  ConstantsNoted* const noted = warp.launch->constants_noted;
+  if (noted == nullptr || bank != 0) [[likely]]
+    return;
+  for (uint32_t byte = at; byte < at + bytes && byte < noted->size(); ++byte) noted->set(byte);
+}
 
 }  // namespace phantora::sass
 

@@ -30,12 +30,14 @@ namespace {
 // Pages that a process must have got, or that others have come to have too, before it is looked at
 // again: no less than this part of what it has of its own, all of which is read then. A look takes
 // a second for one gigabyte or two.
-constexpr uint64_t kWorthWhileShare = 2, kWorthWhile = (64 << 20) / kPageBytes;
+constexpr uint64_t kWorthWhileShare = 4, kWorthWhile = (32 << 20) / kPageBytes;
 constexpr int64_t kLookEvery = 1'000'000'000;  // ns of real time
 // With less than this part of the machine's memory left, ranks that go on would use it up before
-// their turn comes: then less is worth a look, and nobody is served meanwhile.
+// their turn comes: then less is worth a look, and nobody is served meanwhile. So it is while looks
+// have taken less than this part of the run's time.
 constexpr uint64_t kUrgentShare = 3, kWorthWhileNow = (12 << 20) / kPageBytes,
                    kWorthWhileShareNow = 8;
+constexpr int64_t kLittleTimeShare = 16;
 // If only zeros are looked for, only processes that are larger than a rank of PyTorch by itself:
 // one that has staged its weights.
 constexpr uint64_t kMuch = (uint64_t{1} << 30) / kPageBytes,
@@ -87,6 +89,8 @@ struct Mapping {
   unsigned long anonymous_kib = 0;
   bool eligible = false;
   bool is_pool = false;
+  bool is_file = false;  // another one
+  bool is_writable = true;
   unsigned long offset = 0;  // in the file
 
   bool operator==(const Mapping& other) const {
@@ -106,9 +110,14 @@ struct Mapping {
     // Stacks and the like have names.
     const bool is_heap = strcmp(name, "[heap]") == 0;
     const bool is_large = mapping.end - mapping.begin >= kSmallestMapping;
-    const bool is_anonymous = inode == 0 && (fields == 5 || is_heap) && is_large;
+    const bool is_anonymous = inode == 0 && (fields == 5 || is_heap);
     mapping.is_pool = strstr(name, PagePool::kName) != nullptr;
-    mapping.eligible = strcmp(access, "rw-p") == 0 && (is_anonymous || mapping.is_pool);
+    mapping.is_file = inode != 0 && !mapping.is_pool;
+    mapping.is_writable = access[1] == 'w';
+    // Libraries' pages with addresses in them are written once, and then often protected.
+    const bool is_private = access[0] == 'r' && access[2] == '-' && access[3] == 'p';
+    mapping.eligible = is_private && (mapping.is_writable || !is_anonymous) &&
+                       (mapping.is_pool || ((is_anonymous || mapping.is_file) && is_large));
     return true;
   }
 };
@@ -156,8 +165,9 @@ bool PageSharing::Wants(pid_t id, bool urgent) {
   if (options_.zeros_only) {
     return own >= kMuch && got >= (urgent ? kWorthWhile : kMuchMore);
   }
-  const uint64_t least = urgent ? kWorthWhileNow : kWorthWhile;
-  const uint64_t share = urgent ? kWorthWhileShareNow : kWorthWhileShare;
+  const bool little = urgent || took_ns_ < (now - began_ns_) / kLittleTimeShare;
+  const uint64_t least = little ? kWorthWhileNow : kWorthWhile;
+  const uint64_t share = little ? kWorthWhileShareNow : kWorthWhileShare;
   return got + pool_->given(id) >= std::max(least, process.own / share);
 }
 
@@ -168,8 +178,8 @@ std::vector<int64_t> PageSharing::Classify(pid_t process, int pagemap, const Str
   std::vector<int64_t> what;
   what.reserve(pages);
   std::array<uint64_t, kBatch> present;
-  // Of the pool's memory only what the process has written to is looked at.
-  const int64_t untouched = stretch.number ? kNotLookedAt : kUntouched;
+  // Of files, the pool among them, only what the process has written to is looked at.
+  const int64_t untouched = stretch.number || stretch.is_file ? kNotLookedAt : kUntouched;
   std::optional<uint32_t> first = stretch.number;
   while (what.size() < pages) {
     const uint64_t at = begin + what.size() * kPageBytes;
@@ -234,7 +244,10 @@ PageSharing::Run PageSharing::RunFrom(absl::Span<const int64_t> pages, size_t fi
       break;
     }
   }
-  Run run = {begin + first * kPageBytes, end - first, pages[first], same};
+  Run run = {.address = begin + first * kPageBytes,
+             .pages = end - first,
+             .number = pages[first],
+             .same = same};
   if (same < kShortestRun) return run;
   for (size_t page = first; page < end; ++page) {
     if (pages[page] == number(page)) continue;
@@ -255,12 +268,15 @@ void PageSharing::FindRunsIn(pid_t process, int pagemap, const Stretch& stretch,
       const size_t first = i;
       while (i < pages.size() && pages[i] == kZeros) ++i;
       if (i - first >= kShortestZeros) {
-        runs.push_back({begin + first * kPageBytes, i - first, kZeros, i - first});
+        runs.push_back(
+            {begin + first * kPageBytes, i - first, kZeros, i - first, stretch.writable});
       }
     } else if (pages[i] >= 0) {
       // Where the mapping has it already, it costs none, however short.
       const bool at_home = stretch.number && pages[i] == *stretch.number + static_cast<int64_t>(i);
-      Run run = RunFrom(pages, i, begin, at_home ? 0 : kLongestGap);
+      // What is kept is written back, which protected memory does not let one do.
+      Run run = RunFrom(pages, i, begin, at_home || !stretch.writable ? 0 : kLongestGap);
+      run.writable = stretch.writable;
       i += run.pages;
       if (run.same >= kShortestRun || at_home) runs.push_back(std::move(run));
     } else {
@@ -278,7 +294,9 @@ bool PageSharing::FindRuns(pid_t process, std::vector<Run>& runs) {
   size_t mappings = 0;
   for (std::string line; std::getline(smaps, line);) {
     if (absl::StartsWith(line, "VmFlags:")) {
-      if (mapping.eligible && mapping.is_worth_while() && !HasFlags(line)) {
+      // A page of a file that is given back is the file's again, and not zeros.
+      if (mapping.eligible && !(options_.zeros_only && mapping.is_file) &&
+          mapping.is_worth_while() && !HasFlags(line)) {
         eligible.push_back(mapping);
       }
       mapping = Mapping();
@@ -291,7 +309,10 @@ bool PageSharing::FindRuns(pid_t process, std::vector<Run>& runs) {
   for (const Mapping& each : eligible) {
     for (uint64_t begin = each.begin; begin < each.end;) {
       const uint64_t window = (begin / PagePool::kWindowBytes + 1) * PagePool::kWindowBytes;
-      Stretch stretch = {{begin, std::min<uint64_t>(each.end, window)}, std::nullopt};
+      Stretch stretch = {.range = {begin, std::min<uint64_t>(each.end, window)},
+                         .number = std::nullopt,
+                         .is_file = each.is_file,
+                         .writable = each.is_writable};
       if (each.is_pool) {
         stretch.number = static_cast<uint32_t>((each.offset + (begin - each.begin)) / kPageBytes);
       }
@@ -378,9 +399,9 @@ bool PageSharing::Place(pid_t process, StoppedProcess& stopped, const Run& run,
   const bool zeros = run.number == kZeros;
   const uint64_t flags = MAP_PRIVATE | MAP_FIXED | (zeros ? MAP_ANONYMOUS : 0);
   const uint64_t offset = zeros ? 0 : static_cast<uint64_t>(run.number) * kPageBytes;
-  if (stopped.Call(SYS_mmap, {run.address, bytes, PROT_READ | PROT_WRITE, flags,
-                              zeros ? ~uint64_t{0} : file, offset}) !=
-      static_cast<int64_t>(run.address)) {
+  const uint64_t access = PROT_READ | (run.writable ? PROT_WRITE : 0);
+  if (stopped.Call(SYS_mmap, {run.address, bytes, access, flags, zeros ? ~uint64_t{0} : file,
+                              offset}) != static_cast<int64_t>(run.address)) {
     return false;
   }
   for (size_t i = 0; i < run.kept.size(); ++i) {

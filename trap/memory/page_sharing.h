@@ -27,8 +27,9 @@
 
 namespace phantora {
 
-// Takes no privilege but that of tracing one's own processes. Only private, anonymous, writable
-// memory is shared; pages of zeros are given back. A process notices no more than that
+// Takes no privilege but that of tracing one's own processes. Only private memory is shared that is
+// anonymous and writable, or that was written to in the mapping of a file (a library's addresses);
+// pages of zeros are given back. A process notices no more than that
 // /proc/PID/maps has other lines, and that two calls fail where memory is shared, as they may:
 // madvise(MADV_DONTNEED), which would not find zeros there, and mremap to a larger size. Not
 // thread-safe.
@@ -84,6 +85,8 @@ class PageSharing {
   struct Stretch {
     Range range;
     std::optional<uint32_t> number;
+    bool is_file = false;  // not the pool's: what was never written to is the file's
+    bool writable = true;
   };
   struct Process {
     uint64_t own = 0;                           // pages, after the last look
@@ -99,8 +102,9 @@ class PageSharing {
   struct Run {
     uint64_t address = 0;
     uint64_t pages = 0;
-    int64_t number = 0;            // in the pool; kZeros
-    uint64_t same = 0;             // pages that are shared by it
+    int64_t number = 0;  // in the pool; kZeros
+    uint64_t same = 0;   // pages that are shared by it
+    bool writable = true;
     std::vector<uint64_t> kept{};  // addresses of pages
   };
   // As many pages of the pool as are worth a look whether they are still used.
@@ -108,7 +112,8 @@ class PageSharing {
   // What a page is, where it is not a number.
   static constexpr int64_t kZeros = -1, kUntouched = -2, kOwn = -3, kNotLookedAt = -4;
 
-  explicit PageSharing(const Options& options) : options_(options), stopper_(options.children) {}
+  explicit PageSharing(const Options& options)
+      : options_(options), stopper_(options.children), began_ns_(options.clock->Monotonic()) {}
   // What can be shared; appends to `runs`. False if memory cannot be read.
   bool FindRuns(pid_t process, std::vector<Run>& runs);
   // The same of memory within one of the pool's windows.
@@ -133,6 +138,7 @@ class PageSharing {
   uint64_t shared_ = 0, zeros_ = 0, looks_ = 0,
            failures_ = 0;             // pages; of all processes that ever were
   uint32_t recycle_at_ = kRecycleAt;  // pages of the pool
+  const int64_t began_ns_;            // real time
   int64_t took_ns_ = 0;               // of real time, in which nobody was served
   bool any_ = false;
   std::vector<uint8_t> bytes_;  // that a look has read last

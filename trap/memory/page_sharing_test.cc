@@ -33,15 +33,25 @@ class InheritedListener : public FakeListener {
   absl::StatusOr<int> AddDescriptor(uint64_t, int file) override { return dup(file); }
 };
 
+// What lies behind a child's memory.
+enum class Behind {
+  kNothing,
+  kFile,           // what the child does not write to is the file's
+  kProtectedFile,  // and it protects all when it has written
+};
+
 // A child with memory whose pages are zeros or say what they are.
 class Child {
  public:
   // With `mixed`, pages of each kind lie between each other, not in runs.
-  explicit Child(char mark, bool mixed = false) : mixed_(mixed) {
+  explicit Child(char mark, bool mixed = false, Behind behind = Behind::kNothing)
+      : mixed_(mixed), behind_(behind) {
     EXPECT_EQ(pipe(orders_), 0);
     EXPECT_EQ(pipe(answers_), 0);
-    memory_ = static_cast<char*>(
-        mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    const int file = behind == Behind::kNothing ? -1 : NewFile();
+    memory_ = static_cast<char*>(mmap(nullptr, kBytes, PROT_READ | PROT_WRITE,
+                                      MAP_PRIVATE | (file < 0 ? MAP_ANONYMOUS : 0), file, 0));
+    if (file >= 0) close(file);
     pid_ = static_cast<pid_t>(syscall(SYS_clone, CLONE_FILES | SIGCHLD, 0, 0, 0, 0));
     if (pid_ != 0) {
       Await();
@@ -85,6 +95,16 @@ class Child {
   }
 
  private:
+  static constexpr char kOfFile = '#';
+  static constexpr uint64_t kPagesOfFile = 64;  // not written to, the last ones
+
+  static int NewFile() {
+    const int file = memfd_create("a library", MFD_CLOEXEC);
+    const std::string bytes(kBytes, kOfFile);
+    EXPECT_EQ(write(file, bytes.data(), kBytes), static_cast<ssize_t>(kBytes));
+    return file;
+  }
+
   // A third of the pages are zeros, a third the same in all children, a third are not.
   char MarkOf(uint64_t page, char mark) const {
     if (mixed_) page *= 32;
@@ -100,6 +120,10 @@ class Child {
   // What is the same in all children is another at each turn.
   void Fill(char mark, int turn = 0) {
     for (uint64_t page = 0; page < kPages; ++page) {
+      if (behind_ != Behind::kNothing && page >= kPages - kPagesOfFile) {
+        marks_[page] = kOfFile;
+        continue;
+      }
       const char is = MarkOf(page, mark);
       Set(page, is == 'A' ? static_cast<char>('A' + turn) : is);
     }
@@ -115,15 +139,17 @@ class Child {
     for (uint64_t page = 0; page < kPages; ++page) {
       const char* at = memory_ + page * kPageBytes;
       for (uint64_t i = 0; i < kPageBytes; ++i) {
-        if (marks_[page] != 0 && i >= 8 && i < 16) continue;
+        if (marks_[page] != 0 && marks_[page] != kOfFile && i >= 8 && i < 16) continue;
         if (at[i] != marks_[page]) return false;
       }
-      if (marks_[page] != 0 && memcmp(at + 8, &page, sizeof page) != 0) return false;
+      if (marks_[page] != 0 && marks_[page] != kOfFile && memcmp(at + 8, &page, sizeof page) != 0)
+        return false;
     }
     return true;
   }
   [[noreturn]] void Run(char mark) {
     Fill(mark);
+    if (behind_ == Behind::kProtectedFile) mprotect(memory_, kBytes, PROT_READ);
     random_.seed(static_cast<unsigned>(mark));
     char answer = 'y', order = 0;
     int turn = 0;
@@ -155,6 +181,7 @@ class Child {
   }
 
   const bool mixed_;
+  const Behind behind_;
   // Of the child.
   char marks_[kPages] = {};
   std::mt19937 random_;
@@ -200,6 +227,36 @@ TEST_F(PageSharingTest, EqualPagesBecomeOneAndKeepTheirBytes) {
     EXPECT_GT(child->Private(), kBytes / 1024 * 3 / 10);
   }
   EXPECT_NE(sharing_->Describe(), "");
+}
+
+TEST_F(PageSharingTest, WhatWasWrittenInTheMappingOfAFileIsSharedToo) {
+  for (const Behind behind : {Behind::kFile, Behind::kProtectedFile}) {
+    Child one('1', false, behind), two('2', false, behind), three('3', false, behind);
+    for (int look = 0; look < 2; ++look) {
+      for (Child* child : {&one, &two, &three}) ASSERT_TRUE(Share(*child));
+    }
+    for (Child* child : {&one, &two, &three}) {
+      EXPECT_TRUE(child->Ask('c'));
+      EXPECT_LT(child->Private(), kBytes / 1024 * 4 / 10);
+    }
+    EXPECT_NE(one.Mapping().find(behind == Behind::kFile ? " rw-p " : " r--p "), std::string::npos)
+        << one.Mapping();
+    if (behind == Behind::kFile) {
+      EXPECT_TRUE(one.Ask('w'));
+      ASSERT_TRUE(Share(one));
+    }
+    EXPECT_TRUE(one.Ask('c'));
+    EXPECT_TRUE(two.Ask('c'));
+  }
+}
+
+TEST_F(PageSharingTest, PagesOfAFileAreNoZerosThatAreGivenBack) {
+  auto made = PageSharing::Create({.children = &children_, .zeros_only = true});
+  ASSERT_TRUE(made.ok());
+  sharing_ = *std::move(made);
+  Child child('1', false, Behind::kFile);
+  ASSERT_TRUE(Share(child));
+  EXPECT_TRUE(child.Ask('c'));
 }
 
 TEST_F(PageSharingTest, PagesBetweenOthersAreSharedByFewMappings) {
@@ -380,9 +437,20 @@ TEST_F(PageSharingTimesTest, AProcessIsLookedAtWhenItHasGrown) {
 }
 
 TEST_F(PageSharingTimesTest, AnUrgentLookIsWorthLess) {
-  SetPages(8000);  // 31 MiB
+  auto made = PageSharing::Create({.children = &children_, .proc = &proc_, .clock = &clock_});
+  ASSERT_TRUE(made.ok());
+  sharing_ = *std::move(made);  // no time has passed since
+  SetPages(8000);               // 31 MiB
   EXPECT_FALSE(sharing_->Wants(7, false));
   EXPECT_TRUE(sharing_->Wants(7, true));
+}
+
+TEST_F(PageSharingTimesTest, LooksThatHaveTakenLittleTimeAreWorthLess) {
+  SetPages(8000);
+  EXPECT_TRUE(sharing_->Wants(7, false));
+  SetPages(2000);
+  clock_.Pass(2 * kSecond);
+  EXPECT_FALSE(sharing_->Wants(7, false));
 }
 
 TEST_F(PageSharingTimesTest, ForZerosAloneOnlyLargeProcessesAreLookedAt) {

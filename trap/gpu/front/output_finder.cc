@@ -10,7 +10,8 @@ namespace {
 
 // A bound on what programs can make this process keep.
 constexpr size_t kMostKernels = 1 << 16, kMostLikes = 1 << 16, kMostRegions = 1 << 20;
-constexpr size_t kMostReads = 64;  // of a kernel
+constexpr size_t kMostReads = 64;            // of a kernel
+constexpr size_t kMostReadBytes = 16 << 20;  // of parameters, in all kernels' together
 
 // These have unused parts among their parameters, where anything may be. What they write is told by
 // the work's sizes.
@@ -59,7 +60,9 @@ const LaunchOutputs& OutputFinder::Keep(const Like& like, LaunchOutputs outputs)
 
 const LaunchOutputs& OutputFinder::Of(ExecutionContext& context, const NamedLaunch& launch,
                                       absl::Span<const uint8_t> parameters, uint64_t& credit) {
-  if (kernels_.size() >= kMostKernels) kernels_.clear();
+  if (kernels_.size() >= kMostKernels || read_bytes_ >= kMostReadBytes) {
+    kernels_.clear(), read_bytes_ = 0;
+  }
   Kernel& kernel = kernels_[launch.fingerprint];
   KernelWork work;
   if (IsToldByWork(launch.family())) work = launch.Work(parameters);
@@ -91,6 +94,7 @@ const LaunchOutputs& OutputFinder::OfReads(ExecutionContext& context, const Name
                            [&](const auto& each) { return each.ranges() == ranges; });
   if (read == kernel.reads.end()) {
     if (kernel.reads.size() >= kMostReads) kernel.reads.clear();
+    for (const auto& [begin, end] : ranges) read_bytes_ += end - begin;
     kernel.reads.emplace_back(std::move(ranges));
     read = kernel.reads.end() - 1;
   }

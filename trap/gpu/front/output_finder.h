@@ -79,6 +79,7 @@ class OutputFinder {
   const Most most_;
   const std::function<bool()>& is_ending_;
   absl::flat_hash_map<uint64_t, Kernel> kernels_;  // by fingerprint
+  size_t read_bytes_ = 0;                          // in kernels_
   absl::flat_hash_map<Like, LaunchOutputs> outputs_;
   size_t regions_ = 0;    // in outputs_
   LaunchOutputs unkept_;  // of a launch that none is known to be like

@@ -51,10 +51,10 @@ struct Dims {
   uint64_t count() const { return uint64_t{x} * y * z; }
 };
 
-// What is the same for all threads of a launch.
-// Bytes of a bank.
+// Which bytes of a bank of constants were read.
 using ConstantsNoted = std::bitset<kConstantBytes>;
 
+// What is the same for all threads of a launch.
 struct LaunchState {
   Architecture architecture = 80;
   Dims grid, block, cluster;

@@ -1,6 +1,6 @@
 #include "trap/launch/launcher.h"
 
-#include <linux/futex.h>
+#include <fcntl.h>
 #include <linux/seccomp.h>
 #include <sched.h>
 #include <signal.h>
@@ -95,15 +95,16 @@ int LoadFilter(const std::vector<sock_filter>& filter) {
 using Result = std::atomic<int>;
 constexpr int kNoResult = INT_MIN;
 
-// Sends the result to the supervisor when it is there. Shares the child's descriptors,
-// but not the filter, which may stop the call that sends.
-pid_t StartCourier(int socket, Result* result) {
+// Sends the result to the supervisor when it is there, which the child says by closing the
+// other end of the pipe `read_from`: that, the filter does not stop. Shares the child's
+// descriptors, but not the filter, which may stop the call that sends.
+pid_t StartCourier(int socket, int read_from, const Result* result) {
   const auto pid =
       static_cast<pid_t>(syscall(SYS_clone, CLONE_FILES | SIGCHLD, nullptr, nullptr, nullptr, 0));
   if (pid != 0) return pid;
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  while (result->load() == kNoResult) {
-    syscall(SYS_futex, result, FUTEX_WAIT, kNoResult, nullptr, nullptr, 0);
+  char nothing;
+  while (read(read_from, &nothing, 1) < 0 && errno == EINTR) {
   }
   const int listener = result->load();
   SendListener(socket, listener < 0 ? -listener : 0, listener);
@@ -132,16 +133,20 @@ void FixAddresses() {
       mmap(nullptr, sizeof(Result), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (shared == MAP_FAILED) _exit(127);
   Result* result = new (shared) Result(kNoResult);
-  const pid_t courier = StartCourier(socket, result);
+  int pipe[2];
+  if (pipe2(pipe, O_CLOEXEC) != 0) _exit(127);
+  const auto [read_from, written] = pipe;
+  const pid_t courier = StartCourier(socket, read_from, result);
   if (courier < 0) _exit(127);
   // Before the filter, which a process behind the wall may load.
   const int refused = EnterWall(options.wall);
   const int listener = refused != 0 ? -refused : LoadFilter(filter);
   result->store(listener);
-  syscall(SYS_futex, result, FUTEX_WAKE, 1, nullptr, nullptr, 0);
+  close(written);
   int sent = 0;
   if (waitpid(courier, &sent, 0) != courier || sent != 0 || listener < 0) _exit(127);
   munmap(shared, sizeof(Result));
+  close(read_from);
   close(listener);
   // The supervisor says when it serves calls; if it died instead, so do we.
   char go;

@@ -147,6 +147,11 @@ class Table {
       Time({SYS_futex}, CallHandler::kWait, with_timeout,
            {Masked(1, FUTEX_CMD_MASK & 0xff, command), NotZero(3)});
     }
+    for (const uint64_t command : {FUTEX_WAKE, FUTEX_WAKE_BITSET, FUTEX_WAKE_OP, FUTEX_REQUEUE,
+                                   FUTEX_CMP_REQUEUE, FUTEX_UNLOCK_PI, FUTEX_CMP_REQUEUE_PI}) {
+      Time({SYS_futex}, CallHandler::kWait, "wakes another process, through shared memory",
+           {Masked(1, (FUTEX_CMD_MASK & 0xff) | FUTEX_PRIVATE_FLAG, command)});
+    }
     Time({SYS_sched_yield}, CallHandler::kYield, "libcuda yields while a queue of its GPU is full");
   }
 

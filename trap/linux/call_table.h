@@ -40,7 +40,7 @@ enum class CallHandler : uint8_t {
   kClock,     // reads a clock
   kSignal,    // sends a signal
   kYield,     // gives up the processor
-  kWait,      // may wait, until a time at the most
+  kWait,      // may wait, until a time at the most; or wakes others who do
   kTransfer,  // carries bytes, and time with them
   kTimer,     // sets or reads a timer
   kRefusal,   // refused, and counted among the unknowns

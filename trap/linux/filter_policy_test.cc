@@ -154,6 +154,11 @@ TEST_F(FilterOfEverythingTest, ConditionsTellCallsApart) {
   // What a caller leaves above 32 bits does not matter.
   EXPECT_TRUE(Traps(SYS_poll, {0, 0, 0xdeadbeef00000005}));
   EXPECT_FALSE(Traps(SYS_futex, {0, FUTEX_WAKE_PRIVATE, 1, 1}));
+  EXPECT_TRUE(Traps(SYS_futex, {0, FUTEX_WAKE, 1}));
+  EXPECT_TRUE(Traps(SYS_futex, {0, FUTEX_WAKE_BITSET, 1}));
+  EXPECT_TRUE(Traps(SYS_futex, {0, FUTEX_CMP_REQUEUE, 1, 1}));
+  EXPECT_FALSE(Traps(SYS_futex, {0, FUTEX_CMP_REQUEUE_PRIVATE, 1, 1}));
+  EXPECT_FALSE(Traps(SYS_futex, {0, FUTEX_WAIT, 1, 0}));
   EXPECT_FALSE(Traps(SYS_futex, {0, FUTEX_WAIT_PRIVATE, 1, 0}));
   EXPECT_TRUE(Traps(SYS_futex, {0, FUTEX_WAIT_PRIVATE, 1, 1}));
   EXPECT_FALSE(Traps(SYS_newfstatat, {3, 0, 0, AT_EMPTY_PATH}));

@@ -1,5 +1,7 @@
 #include "trap/linux/thread_activity.h"
 
+#include <inttypes.h>
+#include <linux/futex.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,6 +36,20 @@ bool WaitsForVfork(const Proc& files, pid_t thread) {
   if (!files.Read(thread, kCall, text)) return false;
   const int call = atoi(text);
   return call == SYS_vfork || call == SYS_clone || call == SYS_clone3;
+}
+
+// What wakes a thread whose `syscall` in /proc this is. Other futexes than these have timeouts, or
+// owners whose end wakes others.
+WokenBy WakerOf(const char* text) {
+  int call = 0;
+  uint64_t operation = 0, timeout = 0;
+  if (sscanf(text, "%d %*x %" SCNx64 " %*x %" SCNx64, &call, &operation, &timeout) != 3 ||
+      call != SYS_futex || timeout != 0) {
+    return WokenBy::kAnything;
+  }
+  const uint64_t command = operation & FUTEX_CMD_MASK;
+  if (command != FUTEX_WAIT && command != FUTEX_WAIT_BITSET) return WokenBy::kAnything;
+  return (operation & FUTEX_PRIVATE_FLAG) != 0 ? WokenBy::kItself : WokenBy::kSharedFutex;
 }
 
 uint64_t Mask(const char* text, const char* name) {
@@ -93,17 +109,24 @@ bool ThreadActivity::List(pid_t id, Process& process) {
   return added;
 }
 
-bool ThreadActivity::IsRunnable(pid_t id, const Thread& thread) {
+bool ThreadActivity::IsRunnable(pid_t id, Thread& thread, bool* gone) {
   // Linux can preempt a thread that has said that it is about to sleep, and may yet find
   // that it need not: /proc/PID/stat shows it asleep while it waits for a processor
   // (do_wait in kernel/exit.c reaps a child in that state). The call that a thread is in can
   // only be read when it has left the processor: Linux waits a moment for one that has not,
   // and calls it running then (task_current_syscall in lib/syscall.c).
   char text[256];
-  return files_.Read(id, kCall, text, thread.call) && strncmp(text, "running", 7) == 0;
+  thread.woken_by = WokenBy::kAnything;
+  if (!files_.Read(id, kCall, text, thread.call)) {
+    if (gone != nullptr) *gone = true;
+    return false;
+  }
+  if (strncmp(text, "running", 7) == 0) return true;
+  thread.woken_by = WakerOf(text);
+  return false;
 }
 
-bool ThreadActivity::Runs(pid_t id, const Thread& thread) {
+bool ThreadActivity::Runs(pid_t id, Thread& thread) {
   char text[512];
   if (!files_.Read(id, "stat", text)) return false;
   const char* fields = strrchr(text, ')');
@@ -130,17 +153,37 @@ bool ThreadActivity::Blocked(const std::vector<pid_t>& processes,
     Process& process = processes_[id];
     if (!process.complete && List(id, process) && second) return false;
     // Then its threads are where they were, but who has been woken and waits for a processor.
-    const bool rests =
+    bool rests =
         !second && process.complete && process.ran != 0 && process.ran == process.ran_until_blocked;
+    // Then who waits for futexes has not been woken either.
+    const WokenBy asleep =
+        process.shared_wakes == shared_wakes_ ? WokenBy::kSharedFutex : WokenBy::kItself;
+    process.woken_by = WokenBy::kItself;
     for (auto it = process.threads.begin(); it != process.threads.end();) {
       const auto current = it++;
       auto& [number, thread] = *current;
-      if (held(number)) continue;
+      if (held(number)) {
+        thread.woken_by = WokenBy::kAnything;
+        continue;
+      }
       if (rests) {
-        if (!IsRunnable(number, thread)) continue;
-        running_ = number;
-        running_process_ = id;
-        return false;
+        if (thread.woken_by > asleep) {
+          bool gone = false;
+          if (IsRunnable(number, thread, &gone)) {
+            running_ = number;
+            running_process_ = id;
+            return false;
+          }
+          // Its end wakes who joins it, by a futex; what it has run for since the kernel took note
+          // last is in nobody's processor time.
+          if (gone) {
+            rests = false;
+            it = process.threads.begin();
+            continue;
+          }
+        }
+        process.woken_by = std::max(process.woken_by, thread.woken_by);
+        continue;
       }
       const int64_t slices = Slices(files_, number, thread.slices);
       if (slices < 0) {
@@ -157,6 +200,7 @@ bool ThreadActivity::Blocked(const std::vector<pid_t>& processes,
         return false;
       }
       thread.slept = slices;
+      process.woken_by = std::max(process.woken_by, thread.woken_by);
     }
     if (second) process.complete = true;
   }
@@ -191,12 +235,16 @@ bool ThreadActivity::AllBlocked(const std::vector<pid_t>& processes,
   // second time, or has run. Where nobody has run during the first, none has woken another.
   for (const pid_t id : processes) processes_[id].ran = clock_.ProcessorTime(id);
   if (!Blocked(processes, held, false)) return false;
-  if (!NobodyHasRun(processes)) return Blocked(processes, held, true);
-  for (const pid_t id : processes) {
-    Process& process = processes_[id];
-    process.complete = true;
-    process.ran_until_blocked = process.ran;
+  if (NobodyHasRun(processes)) {
+    for (const pid_t id : processes) {
+      Process& process = processes_[id];
+      process.complete = true;
+      process.ran_until_blocked = process.ran;
+    }
+  } else if (!Blocked(processes, held, true)) {
+    return false;
   }
+  for (const pid_t id : processes) processes_[id].shared_wakes = shared_wakes_;
   return true;
 }
 

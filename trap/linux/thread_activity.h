@@ -48,6 +48,13 @@ ThreadSignals SignalsOf(pid_t thread, const Proc& files = Proc::Host());
 // The name that the thread has given itself; empty if it is gone.
 std::string ThreadName(pid_t thread, const Proc& files = Proc::Host());
 
+// What it takes to make somebody go on who is blocked, beside a signal.
+enum class WokenBy : uint8_t {
+  kItself,       // a thread of its own process: it waits for a private futex
+  kSharedFutex,  // or FUTEX_WAKE by another process
+  kAnything,     // a descriptor, a child, the passing of time
+};
+
 // Looks at all threads of many processes, often: who has not run since it was found asleep is asked
 // for no more than whether it is about to. Not thread-safe.
 class ThreadActivity {
@@ -61,8 +68,14 @@ class ThreadActivity {
 
   // The process starts a thread. (It is listed anew at each look until one finds all blocked.)
   void StartsThread(pid_t process);
+  // Somebody may have been woken who waits for a futex in shared memory. (Those of a process's own
+  // are woken by its own threads only.)
+  void SharedFutexWoken() { ++shared_wakes_; }
   // There are no others any more. In any order.
   void KeepOnly(const std::vector<pid_t>& processes);
+
+  // Of one of the processes that were just found blocked: its threads, but those that are held.
+  WokenBy woken_by(pid_t process) { return processes_[process].woken_by; }
 
   // The thread that was found running last.
   pid_t running() const { return running_; }
@@ -74,6 +87,8 @@ class ThreadActivity {
     // Its schedstat and syscall in /proc, as long as descriptors are not scarce.
     UniqueFd slices, call;
     int64_t slept = -1;  // its time slices when it was found asleep
+    // When it was looked at last. While it was held it was not.
+    WokenBy woken_by = WokenBy::kAnything;
   };
   struct Process {
     // In order: of several that run, the same one is found.
@@ -82,6 +97,8 @@ class ThreadActivity {
     // Its processor time at this look, and when all its threads were last found blocked; 0 if it
     // is not known.
     int64_t ran = 0, ran_until_blocked = 0;
+    WokenBy woken_by = WokenBy::kAnything;
+    uint64_t shared_wakes = 0;  // before all its threads were last found blocked
   };
 
   // Lists threads that are not known; were there any?
@@ -92,14 +109,16 @@ class ThreadActivity {
   // Are all threads blocked? The second look also says no if anyone has run since the first.
   bool Blocked(const std::vector<pid_t>& processes, const std::function<bool(pid_t)>& held,
                bool second);
-  bool IsRunnable(pid_t id, const Thread& thread);
-  bool Runs(pid_t id, const Thread& thread);
+  // If not, it notes what wakes it; `gone` is set if it has ended.
+  bool IsRunnable(pid_t id, Thread& thread, bool* gone = nullptr);
+  bool Runs(pid_t id, Thread& thread);
 
   const Proc& files_;
   const RealClock& clock_;
   const size_t most_threads_;  // with open files
   std::map<pid_t, Process> processes_;
   size_t open_threads_ = 0;
+  uint64_t shared_wakes_ = 0;
   pid_t running_ = 0, running_process_ = 0;
   bool saw_dying_ = false;
 };

@@ -98,6 +98,71 @@ TEST_F(ThreadActivityTest, OneLookIsEnoughIfNobodyHasRunMeanwhile) {
   EXPECT_EQ(activity_.running(), 20);
 }
 
+TEST_F(ThreadActivityTest, WhoWaitsForAFutexIsNotAskedAgainUntilSomebodyMayHaveWokenIt) {
+  const std::string own = "202 0x7f00 0x189 0x0 0x0 0x0 0xffffffff 0x7ff0 0x7ff1";
+  const std::string shared = "202 0x7f00 0x109 0x0 0x0 0x0 0xffffffff 0x7ff0 0x7ff1";
+  const std::string timed = "202 0x7f00 0x189 0x0 0x7f80 0x0 0xffffffff 0x7ff0 0x7ff1";
+  const std::string owned = "202 0x7f00 0x86 0x0 0x0 0x0 0xffffffff 0x7ff0 0x7ff1";
+  for (const pid_t process : {10, 20, 30, 40}) clock_.RunProcess(process, 1000);
+  files_.Set(10, 10, 'S', 5, own);
+  files_.Set(20, 20, 'S', 5, shared);
+  files_.Set(20, 21, 'S', 5, own);
+  files_.Set(30, 30, 'S', 5, timed);
+  files_.Set(30, 31, 'S', 5, own);
+  files_.Set(40, 40, 'S', 5, owned);
+  const std::vector<pid_t> all = {10, 20, 30, 40};
+  ASSERT_TRUE(AllBlocked(all));
+  EXPECT_EQ(activity_.woken_by(10), WokenBy::kItself);
+  EXPECT_EQ(activity_.woken_by(20), WokenBy::kSharedFutex);
+  EXPECT_EQ(activity_.woken_by(30), WokenBy::kAnything);
+  EXPECT_EQ(activity_.woken_by(40), WokenBy::kAnything);
+  std::vector<pid_t> read;
+  files_.on_read = [&](pid_t thread, const std::string&) { read.push_back(thread); };
+  EXPECT_TRUE(AllBlocked(all));
+  EXPECT_EQ(read, (std::vector<pid_t>{30, 40}));
+  EXPECT_EQ(activity_.woken_by(20), WokenBy::kSharedFutex);
+  // Another process has woken somebody, and one of its own.
+  activity_.SharedFutexWoken();
+  files_.AboutToSleep(20, 20, 5);
+  EXPECT_FALSE(AllBlocked(all));
+  files_.Set(20, 20, 'S', 5, shared);
+  read.clear();
+  EXPECT_TRUE(AllBlocked(all));
+  EXPECT_EQ(read, (std::vector<pid_t>{20, 20, 30, 40})) << "first whether it runs still";
+  clock_.RunProcess(10, 1);
+  files_.AboutToSleep(10, 10, 5);
+  EXPECT_FALSE(AllBlocked(all));
+}
+
+TEST_F(ThreadActivityTest, WhoWasHeldMayRunWhereItSleptBefore) {
+  clock_.RunProcess(10, 1000);
+  files_.Set(10, 10, 'S', 5, "202 0x7f00 0x189 0x0 0x0");
+  ASSERT_TRUE(AllBlocked());
+  // It goes on, stops in a call that is held, and is let go; the kernel has not accounted for it.
+  clock_.RunProcess(10, 1);
+  held_ = {10};
+  ASSERT_TRUE(AllBlocked());
+  EXPECT_EQ(activity_.woken_by(10), WokenBy::kItself) << "of those that are not held";
+  held_ = {};
+  files_.AboutToSleep(10, 10, 5);
+  EXPECT_FALSE(AllBlocked());
+}
+
+TEST_F(ThreadActivityTest, AThreadThatEndsWakesWhoJoinsIt) {
+  clock_.RunProcess(10, 1000);
+  // The kernel wakes a futex that the C library takes to be shared (CLONE_CHILD_CLEARTID).
+  files_.Set(10, 10, 'S', 5, "202 0x7f00 0x109 0x0 0x0");
+  files_.Sleeps(10, 11, 5, 230);
+  held_ = {11};
+  ASSERT_TRUE(AllBlocked());
+  // It is let go, and has run for too short a time to be seen in its process's.
+  held_ = {};
+  files_.End(10, 11);
+  files_.AboutToSleep(10, 10, 5);
+  EXPECT_FALSE(AllBlocked());
+  EXPECT_EQ(activity_.running(), 10);
+}
+
 TEST_F(ThreadActivityTest, WhoHasRunDuringTheLookMayHaveWokenOthers) {
   files_.Sleeps(10, 10, 5);
   files_.Sleeps(20, 20, 5);

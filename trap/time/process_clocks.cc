@@ -95,7 +95,10 @@ void ProcessClocks::KeepOnly(const std::vector<pid_t>& living) {
 void ProcessClocks::NoteProgress() { last_progress_ns_ = clock().Monotonic(); }
 
 bool ProcessClocks::RestsStill(const Process& process) const {
-  return process.at_rest && clock().ProcessorTime(process.id) == process.rested_at;
+  if (!process.at_rest) return false;
+  // Whatever wakes one that waits for futexes stops here first.
+  return process.woken_by != WokenBy::kAnything ||
+         clock().ProcessorTime(process.id) == process.rested_at;
 }
 
 void ProcessClocks::BeginLook(Process& process) const {
@@ -104,7 +107,12 @@ void ProcessClocks::BeginLook(Process& process) const {
   process.looked_at = -1;
 }
 
-void ProcessClocks::NoteRest(Process& process) const {
+void ProcessClocks::NoteRest(Process& process, WokenBy woken_by) const {
+  process.woken_by = woken_by;
+  if (woken_by != WokenBy::kAnything) {
+    process.at_rest = true;
+    return;
+  }
   const auto parent = processes_.find(process.parent);
   const bool is_worker = parent != processes_.end() && parent->second->uses_gpu;
   process.at_rest = process.children.empty() && !is_worker && process.rested_at != 0;
@@ -119,6 +127,18 @@ void ProcessClocks::Stir(pid_t id) {
     return;
   }
   for (auto& [other, process] : processes_) process->at_rest = false;
+}
+
+void ProcessClocks::StirReceivers() {
+  for (auto& [other, process] : processes_) {
+    if (process->woken_by == WokenBy::kAnything) process->at_rest = false;
+  }
+}
+
+void ProcessClocks::StirFutexes() {
+  for (auto& [other, process] : processes_) {
+    if (process->woken_by != WokenBy::kItself) process->at_rest = false;
+  }
 }
 
 bool ProcessClocks::HasLookedAt(Process& process) const {

@@ -19,6 +19,7 @@
 #include "trap/linux/proc.h"
 #include "trap/linux/process_tree.h"
 #include "trap/linux/real_clock.h"
+#include "trap/linux/thread_activity.h"
 #include "trap/linux/unique_fd.h"
 #include "trap/turn_lock.h"
 
@@ -58,6 +59,7 @@ class ProcessClocks {
     // been given no reason to go on since.
     bool at_rest = false;
     int64_t rested_at = 0;
+    WokenBy woken_by = WokenBy::kAnything;  // then
     // Its processor time when the memory that its own calls wait for was looked at last, and real
     // time until which it may be running without that being seen in its processor time, ns.
     int64_t looked_at = -1, may_run_until = 0;
@@ -123,12 +125,17 @@ class ProcessClocks {
   // it that Stir() has not been told of: then it has used processor time, but the kernel may say so
   // only up to a tick of 4 ms later.
   bool RestsStill(const Process& process) const;
-  // Its threads were found blocked after BeginLook(). Processes that share memory with others,
-  // which may wake them by that, are not taken to rest.
+  // Its threads were found blocked after BeginLook(), and but for those whose calls are held it
+  // takes `woken_by` to wake them. Of processes that share memory with others, which may wake them
+  // by that, only those rest that wait for futexes alone.
   void BeginLook(Process& process) const;
-  void NoteRest(Process& process) const;
+  void NoteRest(Process& process, WokenBy woken_by) const;
   // A thread of the process (0: of any) may go on.
   void Stir(pid_t process);
+  // Somebody may who waits for bytes in a call of its own that is not held.
+  void StirReceivers();
+  // Or for a futex in shared memory.
+  void StirFutexes();
   // The memory that the process's own calls wait for is about to be looked at: has it been, since
   // the process ran last?
   bool HasLookedAt(Process& process) const;

@@ -246,18 +246,41 @@ TEST_F(ProcessClocksTest, WhoRestsDoesSoUntilItRunsOrIsStirred) {
   Run(kRank, kMillisecond);
   EXPECT_FALSE(clocks.RestsStill(process));
   clocks.BeginLook(process);
-  clocks.NoteRest(process);
+  clocks.NoteRest(process, WokenBy::kAnything);
   EXPECT_TRUE(clocks.RestsStill(process));
   clocks.Stir(kRank + 1);
   EXPECT_TRUE(clocks.RestsStill(process)) << "that was for another";
   clocks.Stir(kRank);
   EXPECT_FALSE(clocks.RestsStill(process));
-  clocks.NoteRest(process);
+  clocks.NoteRest(process, WokenBy::kAnything);
   clocks.Stir(0);
   EXPECT_FALSE(clocks.RestsStill(process)) << "for all";
-  clocks.NoteRest(process);
+  clocks.NoteRest(process, WokenBy::kAnything);
   Run(kRank, 1);
   EXPECT_FALSE(clocks.RestsStill(process)) << "it has run";
+}
+
+TEST_F(ProcessClocksTest, WhoWaitsForFutexesRestsUntilOneIsWoken) {
+  ProcessClocks clocks = Make(HostTimeMode::kMeasured);
+  Parents()[kRank + 1] = kRank;
+  Parents()[kRank + 2] = kRank;
+  clocks.SetUsesGpu(clocks.Of(kRank), kRank);
+  auto& own = clocks.Of(kRank + 1);
+  auto& shared = clocks.Of(kRank + 2);
+  const auto rest = [&] {
+    clocks.NoteRest(own, WokenBy::kItself);
+    clocks.NoteRest(shared, WokenBy::kSharedFutex);
+  };
+  rest();
+  EXPECT_TRUE(own.at_rest && shared.at_rest) << "workers of a rank as well";
+  clocks.StirReceivers();
+  EXPECT_TRUE(clocks.RestsStill(own) && clocks.RestsStill(shared)) << "they wait for no bytes";
+  clocks.StirFutexes();
+  EXPECT_TRUE(clocks.RestsStill(own)) << "only itself can wake it";
+  EXPECT_FALSE(clocks.RestsStill(shared));
+  rest();
+  clocks.Stir(0);
+  EXPECT_FALSE(clocks.RestsStill(own) || clocks.RestsStill(shared)) << "a signal, perhaps";
 }
 
 TEST_F(ProcessClocksTest, WhoMayBeWokenThroughMemoryIsNotTakenToRest) {
@@ -269,16 +292,16 @@ TEST_F(ProcessClocksTest, WhoMayBeWokenThroughMemoryIsNotTakenToRest) {
   Run(kRank + 1, kMillisecond);
   for (auto* process : {&parent, &child}) {
     clocks.BeginLook(*process);
-    clocks.NoteRest(*process);
+    clocks.NoteRest(*process, WokenBy::kAnything);
   }
   EXPECT_FALSE(parent.at_rest) << "it has a child";
   EXPECT_TRUE(child.at_rest);
   clocks.SetUsesGpu(parent, kRank);
-  clocks.NoteRest(child);
+  clocks.NoteRest(child, WokenBy::kAnything);
   EXPECT_FALSE(child.at_rest) << "a rank's worker";
   auto& gone = clocks.Of(kRank + 2);
   clocks.BeginLook(gone);
-  clocks.NoteRest(gone);
+  clocks.NoteRest(gone, WokenBy::kAnything);
   EXPECT_FALSE(gone.at_rest) << "its processor time cannot be read";
 }
 
@@ -296,7 +319,7 @@ TEST_F(ProcessClocksTest, MemoryIsLookedAtAgainWhenItsProcessMayHaveRun) {
   clock_.Pass(5 * kMillisecond);
   EXPECT_TRUE(clocks.HasLookedAt(process));
   clocks.BeginLook(process);
-  clocks.NoteRest(process);
+  clocks.NoteRest(process, WokenBy::kAnything);
   EXPECT_FALSE(clocks.HasLookedAt(process));
   EXPECT_TRUE(clocks.HasLookedAt(process)) << "at rest, it does not run";
 }

@@ -1,4 +1,5 @@
 // SimulatedTime's calls: what processes ask for.
+#include <linux/futex.h>
 #include <poll.h>
 #include <sched.h>
 #include <sys/ioctl.h>
@@ -54,6 +55,13 @@ bool MakesThread(const TrappedCall& call) {
   return (flags & CLONE_THREAD) != 0;
 }
 
+// A futex call that is trapped, and is no wait.
+bool WakesSharedFutex(const CallArguments& call) {
+  if (call.number() != SYS_futex) return false;
+  const int command = call.Int(1) & FUTEX_CMD_MASK;
+  return command != FUTEX_WAIT && command != FUTEX_WAIT_BITSET;
+}
+
 }  // namespace
 
 SimulatedTime::Handler SimulatedTime::HandlerOf(int call) {
@@ -85,7 +93,11 @@ SimulatedTime::Handler SimulatedTime::HandlerOf(int call) {
 bool SimulatedTime::Serve(const TrappedCall& call) {
   if (call.thread() == runner_) let_go_ = false;
   stopped_ = call.process();
-  if (const Handler handler = HandlerOf(call.number())) {
+  signals_.Stopped(call.thread());
+  wakes_.Stopped(call.thread());
+  const Handler handler =
+      WakesSharedFutex(call) ? &SimulatedTime::ServeFutexWake : HandlerOf(call.number());
+  if (handler != nullptr) {
     (this->*handler)(call);
     return true;
   }
@@ -104,12 +116,22 @@ void SimulatedTime::ServeTimer(const TrappedCall& call) {
 }
 
 void SimulatedTime::ServeSignal(const TrappedCall& call) {
-  signals_sent_ = true;
   quiet_ = false;
   spins_.GoesOn(call.thread());
   LetSpinnersLook(clocks_.NowOf(call.process()), call.thread());
   Runs(call.thread(), call.process());
-  StirReceiver(call);
+  const pid_t receiver = ReceiverOf(call);
+  clocks_.Stir(receiver);
+  signals_.Begin(call.thread(), call.process(), receiver);
+  call.Continue();
+}
+
+void SimulatedTime::ServeFutexWake(const TrappedCall& call) {
+  quiet_ = false;
+  spins_.GoesOn(call.thread());
+  LetSpinnersLook(clocks_.NowOf(call.process()), call.thread());
+  Runs(call.thread(), call.process());
+  wakes_.Begin(call.thread(), call.process(), CallsUnderWay::kAnybody);
   call.Continue();
 }
 
@@ -121,7 +143,7 @@ void SimulatedTime::RefuseRing(const TrappedCall& call) {
   call.Error(ENOSYS);
 }
 
-void SimulatedTime::StirReceiver(const CallArguments& call) {
+pid_t SimulatedTime::ReceiverOf(const CallArguments& call) {
   switch (call.number()) {
     case SYS_kill:
     case SYS_tgkill:
@@ -129,13 +151,11 @@ void SimulatedTime::StirReceiver(const CallArguments& call) {
     case SYS_rt_tgsigqueueinfo: {
       // All four begin with a process; none, or less than 1, are several.
       const auto process = static_cast<pid_t>(call.Word(0));
-      if (process > 0 && clocks_.Find(process) != nullptr) return clocks_.Stir(process);
-      break;
+      return process > 0 && clocks_.Find(process) != nullptr ? process : CallsUnderWay::kAnybody;
     }
     default:  // a thread or a descriptor: whose is not known
-      break;
+      return CallsUnderWay::kAnybody;
   }
-  clocks_.Stir(0);
 }
 
 void SimulatedTime::ServeNewProcess(const TrappedCall& call) {
@@ -372,7 +392,7 @@ void SimulatedTime::ServeTransfer(const TrappedCall& call, const TransferCall& t
       messages_.Sent(conduit, transfer.bytes, ProcessClocks::SeenBy(process, thread),
                      call.process());
       LetSpinnersLook(process.now, thread);
-      clocks_.Stir(0);  // who receives it
+      clocks_.StirReceivers();
       if (is_socket) AskOutside(call, call.memory(), file.get());
     } else {
       NotBeforeSender(process, transfer, conduit, file.get());

@@ -227,7 +227,7 @@ void SimulatedTime::LetGo(HeldCalls::Calls::iterator call, NotifyListener& liste
     if (transfer->kind == TransferCall::Kind::kSend) {
       messages_.Sent(conduit, transfer->bytes, ProcessClocks::SeenBy(process, held.thread),
                      held.process);
-      clocks_.Stir(0);
+      clocks_.StirReceivers();
       const CallArguments& sent = held.wait->arguments();
       AskOutside(sent, CheckedMemory(sent.thread(), sent.id(), &listener), held.wait->copy());
     } else {
@@ -352,20 +352,24 @@ void SimulatedTime::LetGoIfHeld(const std::vector<uint64_t>& calls, NotifyListen
   }
 }
 
-void SimulatedTime::CheckSignals(NotifyListener& listener) {
+void SimulatedTime::CheckSignals(pid_t process, NotifyListener& listener) {
   // One thread handles a signal that was sent to a process: the first, if it may.
   std::map<pid_t, uint64_t> handlers;
   for (auto it = held_.begin(); it != held_.end();) {
     auto next = std::next(it);
     const HeldCall& held = it->second;
+    if (process != CallsUnderWay::kAnybody && held.process != process) {
+      it = next;
+      continue;
+    }
     const ThreadSignals signals = SignalsOf(held.thread, *options_.clocks.threads);
     // First the signal, then whether the call still stands: who is being killed has one
     // or the other.
     if (signals.killed() || !listener.StillPending(it->first)) {
+      signals_.Arrive(held.process);  // until it has died, time does not pass
       if (!signals.killed()) held_.Take(it);
       quiet_ = false;
-      signals_sent_ = true;  // until it has died, time does not pass
-      Runs(0, 0);            // it is about to end, and whoever waits for that goes on now
+      Runs(0, 0);  // it is about to end, and whoever waits for that goes on now
     } else if (held.wait != nullptr && !held.wait->is_clock()) {
       const std::optional<uint64_t> mask = held.wait->mask();
       if (signals.Due(signals.own, mask) != 0) {
@@ -379,21 +383,29 @@ void SimulatedTime::CheckSignals(NotifyListener& listener) {
     }
     it = next;
   }
-  for (const auto& [process, id] : handlers) {
+  for (const auto& [handler, id] : handlers) {
     if (const auto it = held_.Find(id); it != held_.end()) LetGo(it, listener, End::kInterrupted);
   }
-  last_signal_check_ns_ = RealNow();
+  if (process == CallsUnderWay::kAnybody) last_signal_check_ns_ = RealNow();
+}
+
+void SimulatedTime::CheckSentSignals(VirtualTime before, NotifyListener& listener) {
+  signals_.Blocked([&](pid_t sender) {
+    const Process* process = clocks_.Find(sender);
+    return process == nullptr || process->now < before;
+  });
+  for (const pid_t receiver : signals_.TakeArrived()) CheckSignals(receiver, listener);
 }
 
 bool SimulatedTime::CheckTimers(NotifyListener& listener) {
-  bool expired = false;
+  std::vector<pid_t> expired;
   for (const pid_t id : timers_.Processes()) {
     Process* process = clocks_.Find(id);
-    if (process != nullptr) expired |= timers_.ExpireDue(id, process->now);
+    if (process != nullptr && timers_.ExpireDue(id, process->now)) expired.push_back(id);
   }
-  if (!expired) return false;
+  if (expired.empty()) return false;
   quiet_ = false;
-  CheckSignals(listener);
+  for (const pid_t id : expired) CheckSignals(id, listener);
   return true;
 }
 

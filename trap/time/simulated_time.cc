@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/timerfd.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -78,6 +79,8 @@ void SimulatedTime::Runs(pid_t thread, pid_t process) {
 
 void SimulatedTime::DriverCall(pid_t id, pid_t thread) {
   Process& process = clocks_.Stopped(id, thread);
+  signals_.Stopped(thread);
+  wakes_.Stopped(thread);
   spins_.GoesOn(thread);
   clocks_.SetUsesGpu(process, thread);
   clocks_.ForgetThread(process, id, thread);
@@ -95,8 +98,16 @@ void SimulatedTime::ProcessDied(pid_t process) {
     it = next;
   }
   processes_known_ = quiet_ = false;
-  signals_sent_ = true;  // SIGCHLD
-  Runs(0, 0);            // its parent, perhaps
+  // That it has ended is told to those that watch it before its parent has SIGCHLD, under a lock of
+  // the kernel that looking for a child of one's own waits for (exit_notify and do_wait in
+  // kernel/exit.c).
+  siginfo_t ended;
+  waitid(P_ALL, 0, &ended, WEXITED | WNOHANG | WNOWAIT);
+  const auto is_it = [process](pid_t other) { return other == process; };
+  signals_.Blocked(is_it);
+  wakes_.Blocked(is_it);
+  signals_.Arrive(CallsUnderWay::kAnybody);
+  Runs(0, 0);  // its parent, perhaps
   LetSpinnersLook(clocks_.NowOf(process), 0);
   spins_.ProcessDied(process);
   clocks_.Died(process);
@@ -165,6 +176,10 @@ bool SimulatedTime::MayPass(VirtualTime to, NotifyListener& listener, bool again
     activity_.KeepOnly(processes_);
     clocks_.KeepOnly(processes_);
   }
+  if (!wakes_.empty()) {
+    clocks_.StirFutexes();
+    activity_.SharedFutexWoken();
+  }
   std::vector<pid_t> behind;
   bool somebody_ahead = false;
   horizon_ = VirtualTime::Infinity();
@@ -193,14 +208,20 @@ bool SimulatedTime::MayPass(VirtualTime to, NotifyListener& listener, bool again
     horizon_ = VirtualTime();
     return !called && RunsForNothing();
   }
-  for (const pid_t id : behind) {
-    if (Process* process = clocks_.Find(id)) clocks_.NoteRest(*process), blocked_.push_back(id);
-  }
-  // The child of somebody who is ahead is ahead too.
-  const auto seen_blocked = [&](pid_t forker) {
-    const Process* process = clocks_.Find(forker);
+  const auto seen_blocked = [&](pid_t id) {
+    const Process* process = clocks_.Find(id);
     return process == nullptr || process->now < to;
   };
+  // Nobody was passed over whom they may have woken.
+  wakes_.Blocked(seen_blocked);
+  wakes_.TakeArrived();
+  for (const pid_t id : behind) {
+    if (Process* process = clocks_.Find(id)) {
+      clocks_.NoteRest(*process, activity_.woken_by(id));
+      blocked_.push_back(id);
+    }
+  }
+  // The child of somebody who is ahead is ahead too.
   if (!again && absl::erase_if(forkers_, seen_blocked) > 0) {
     processes_known_ = false;
     return MayPass(to, listener, true);
@@ -236,7 +257,7 @@ void SimulatedTime::Pass(NotifyListener& listener) {
   int64_t looked = begin;
   const auto held_calls = static_cast<int64_t>(held_.all().size());
   if (begin - last_signal_check_ns_ > std::max(kSignalCheck, held_calls * kSignalCheckPerCall)) {
-    CheckSignals(listener);
+    CheckSignals(CallsUnderWay::kAnybody, listener);
   }
   // Memory changes when a process runs: its own calls may wait for that, and once in a
   // while others.
@@ -270,10 +291,7 @@ void SimulatedTime::Pass(NotifyListener& listener) {
       // What was submitted before everybody stopped; not what somebody submits who runs.
       const int submitted = SubmitAll(quiet_ ? VirtualTime::Infinity() : next);
       CheckPolledOfBlocked(listener);
-      if (signals_sent_) {
-        signals_sent_ = !quiet_;
-        CheckSignals(listener);
-      }
+      CheckSentSignals(next, listener);
       // It may have raised an interrupt, and woken somebody.
       if (submitted > 0) quiet_ = false;
       if (submitted > 0 || let_go_) continue;
@@ -363,7 +381,7 @@ void SimulatedTime::PassToTimer(VirtualTimers::Due due, NotifyListener& listener
   timers_.ExpireDue(due.process, process.now);
   quiet_ = false;
   Runs(0, 0);  // who handles the signal, or reads the timer
-  CheckSignals(listener);
+  CheckSignals(due.process, listener);
 }
 
 void SimulatedTime::PassToDeadline(HeldCalls::Calls::iterator call, NotifyListener& listener) {

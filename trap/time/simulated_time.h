@@ -21,6 +21,7 @@
 #include "trap/linux/unique_fd.h"
 #include "trap/linux/vdso.h"
 #include "trap/memory/page_sharing.h"
+#include "trap/time/calls_under_way.h"
 #include "trap/time/held_calls.h"
 #include "trap/time/message_times.h"
 #include "trap/time/outside_answers.h"
@@ -132,8 +133,8 @@ class SimulatedTime {
   // `thread` was answered: it runs. With 0, some thread of `process` may, or of any if that is 0.
   void Runs(pid_t thread, pid_t process);
 
-  // A call that sends a signal: who gets it may go on.
-  void StirReceiver(const CallArguments& call);
+  // Of a call that sends a signal; CallsUnderWay::kAnybody if it is not known.
+  pid_t ReceiverOf(const CallArguments& call);
   // Serves and answers one kind of call.
   using Handler = void (SimulatedTime::*)(const TrappedCall&);
   // nullptr for calls that are not about time, and those that transfer bytes.
@@ -142,6 +143,8 @@ class SimulatedTime {
   void ServeNewProgram(const TrappedCall& call);
   void ServeClock(const TrappedCall& call);
   void ServeSignal(const TrappedCall& call);
+  // Of a futex in shared memory.
+  void ServeFutexWake(const TrappedCall& call);
   // sched_yield, which libcuda calls while a queue of its GPU is full.
   void ServeYield(const TrappedCall& call);
   void ServeVainYield(const TrappedCall& call);
@@ -199,9 +202,12 @@ class SimulatedTime {
   // The same for those that MayPass() has just found blocked.
   void CheckPolledOfBlocked(NotifyListener& listener);
   void LetGoIfHeld(const std::vector<uint64_t>& calls, NotifyListener& listener);
-  // Calls whose thread has a signal to handle. Those that processes send each other are looked for
-  // before time passes, those from outside once in a while.
-  void CheckSignals(NotifyListener& listener);
+  // Calls of `process` (CallsUnderWay::kAnybody: of all) whose thread has a signal to handle. Those
+  // that processes send each other are looked for before time passes, those from outside once in a
+  // while.
+  void CheckSignals(pid_t process, NotifyListener& listener);
+  // Those that senders who are earlier than `before`, and so blocked, have sent.
+  void CheckSentSignals(VirtualTime before, NotifyListener& listener);
   // Timers that are due already. True if there were any.
   bool CheckTimers(NotifyListener& listener);
 
@@ -242,6 +248,7 @@ class SimulatedTime {
   VirtualTimers timers_;
   MessageTimes messages_;
   SpinLoops spins_;
+  CallsUnderWay signals_, wakes_;    // signals sent, futexes of shared memory woken
   std::vector<uint64_t> looks_due_;  // held calls that may look at once
   OutsidePeers peers_;
   OutsideAnswers outside_;
@@ -269,7 +276,6 @@ class SimulatedTime {
   pid_t runner_ = 0;
   int64_t last_signal_check_ns_ = 0;  // real time
   int64_t last_sharing_ns_ = 0;       // real time
-  bool signals_sent_ = false;         // by somebody who may not have stopped since
   // The thread that was found running, how long it had run, and when that was, ns.
   pid_t suspect_ = 0;
   int64_t suspect_ran_ = 0, suspect_since_ = 0;

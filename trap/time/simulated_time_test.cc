@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <linux/futex.h>
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/syscall.h>
@@ -16,6 +17,7 @@
 #include <map>
 #include <memory>
 #include <random>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -237,6 +239,86 @@ TEST_F(SimulatedTimeTest, SignalsInterruptInTheOrderOfProcesses) {
     }
     std::shuffle(processes.begin(), processes.end(), random);
   }
+}
+
+TEST_F(SimulatedTimeTest, SignalsThatAreSentAreLookedForInTheirReceiversBeforeTimePasses) {
+  Start();
+  Living().clear();
+  const pid_t receiver = kRank + 1, other = kRank + 2;
+  for (const pid_t process : {receiver, other}) {
+    ServeOwn(process, static_cast<uint64_t>(process), SYS_poll, {0, 0, 60'000});
+  }
+  ServeOwn(kRank, 1, SYS_time, {0});
+  Pass();  // looks for signals of outside, for the next while
+  for (const pid_t process : {receiver, other}) {
+    threads_.SetFile(process, process, "status",
+                     "SigPnd:\t0\nShdPnd:\t0000000000000200\nSigBlk:\t0\nSigIgn:\t0\n"
+                     "SigCgt:\t0000000000000200\n");
+  }
+  std::set<pid_t> asked;
+  threads_.on_read = [&](pid_t thread, const std::string& name) {
+    if (name == "status") asked.insert(thread);
+  };
+  ServeOwn(kRank, 4, SYS_kill, {static_cast<uint64_t>(receiver), SIGUSR1});
+  EXPECT_EQ(AnswerOf(4), FakeListener::Continue());
+  Pass();
+  EXPECT_FALSE(listener_->Answered(static_cast<uint64_t>(receiver))) << "it may be sending yet";
+  ServeOwn(kRank, 2, SYS_poll, {0, 0, 10'000});
+  asked.clear();  // who begins to wait is asked, too
+  Pass();
+  EXPECT_EQ(AnswerOf(static_cast<uint64_t>(receiver)), FakeListener::Error(EINTR));
+  EXPECT_FALSE(listener_->Answered(2));
+  EXPECT_EQ(NowOf(receiver), At(0));
+  EXPECT_EQ(asked, std::set<pid_t>{receiver});
+  // Once is enough.
+  ServeOwn(receiver, 3, SYS_poll, {0, 0, 5'000});
+  asked.clear();
+  Pass();
+  EXPECT_EQ(AnswerOf(3), FakeListener::Value(0));
+  EXPECT_EQ(asked, std::set<pid_t>());
+  threads_.on_read = nullptr;
+}
+
+TEST_F(SimulatedTimeTest, WhoWaitsForAFutexIsNotAskedUntilOneIsWoken) {
+  Start();
+  Living().clear();
+  const pid_t waiter = kRank + 1, other = kRank + 2;
+  const auto sleeps = [this](pid_t process, int slices, const std::string& operation) {
+    threads_.Set(process, process, 'S', slices, "202 0x7f00 " + operation + " 0x0 0x0 0x0");
+  };
+  sleeps(waiter, 1, "0x109");
+  sleeps(other, 1, "0x189");
+  uint64_t id = 0;
+  for (const pid_t process : {waiter, other}) {
+    Living().push_back(process);
+    ServeOwn(process, ++id, SYS_time, {0});
+  }
+  std::set<pid_t> asked;
+  threads_.on_read = [&](pid_t thread, const std::string& name) {
+    if (name != "status") asked.insert(thread);
+  };
+  const auto passes = [&] {
+    ServeOwn(kRank, ++id, SYS_time, {0});
+    ServeOwn(kRank, ++id, SYS_poll, {0, 0, 1'000});
+    asked.clear();
+    Pass();
+    return listener_->Answered(id);
+  };
+  EXPECT_TRUE(passes());
+  EXPECT_EQ(asked, (std::set<pid_t>{waiter, other}));
+  EXPECT_TRUE(passes());
+  EXPECT_EQ(asked, std::set<pid_t>());
+  ServeOwn(kRank, ++id, SYS_futex, {0x7f00, FUTEX_WAKE, 1});
+  EXPECT_EQ(AnswerOf(id), FakeListener::Continue());
+  threads_.AboutToSleep(waiter, waiter, 1);
+  EXPECT_FALSE(passes());
+  EXPECT_EQ(asked, std::set<pid_t>{waiter});
+  sleeps(waiter, 2, "0x109");
+  Pass();
+  EXPECT_TRUE(listener_->Answered(id));
+  EXPECT_TRUE(passes());
+  EXPECT_EQ(asked, std::set<pid_t>());
+  threads_.on_read = nullptr;
 }
 
 TEST_F(SimulatedTimeTest, WhoHasBeenKilledIsNotAnswered) {

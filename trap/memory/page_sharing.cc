@@ -42,6 +42,8 @@ constexpr int64_t kLittleTimeShare = 16;
 // one that has staged its weights.
 constexpr uint64_t kMuch = (uint64_t{1} << 30) / kPageBytes,
                    kMuchMore = (uint64_t{512} << 20) / kPageBytes;
+// Every so often such a look reads what had no zeros at the last one, too.
+constexpr int kWholeLooks = 8;
 // After one that could not be stopped, which may have kept everybody waiting for half a second.
 constexpr int64_t kTryAgain = 10'000'000'000;
 // A mapping that has less than this part of itself in memory is left alone: programs reserve
@@ -163,6 +165,7 @@ bool PageSharing::Wants(pid_t id, bool urgent) {
   const uint64_t own = AnonymousPages(*options_.proc, id);
   const uint64_t got = own - std::min(own, process.own);
   if (options_.zeros_only) {
+    process.whole |= urgent;
     return own >= kMuch && got >= (urgent ? kWorthWhile : kMuchMore);
   }
   const bool little = urgent || took_ns_ < (now - began_ns_) / kLittleTimeShare;
@@ -200,19 +203,22 @@ std::vector<int64_t> PageSharing::Classify(pid_t process, int pagemap, const Str
       }
       uint64_t last = i;
       while (last < count && is_own(last)) ++last;
+      if (options_.zeros_only) {
+        if (!FindZeros(process, at + i * kPageBytes, at + last * kPageBytes, what)) return what;
+        i = last;
+        continue;
+      }
       if (!memory.Read(RemoteAddress{at + i * kPageBytes}, bytes_.data(),
                        (last - i) * kPageBytes)) {
         return what;
       }
-      if (!first && !options_.zeros_only) first = pool_->PlaceOf(begin);
+      if (!first) first = pool_->PlaceOf(begin);
       for (uint64_t page = i; page < last; ++page) {
         const uint8_t* content = &bytes_[(page - i) * kPageBytes];
         const auto place =
             first ? std::make_optional(*first + static_cast<uint32_t>(what.size())) : std::nullopt;
         if (IsZero(content)) {
           what.push_back(stretch.number && pool_->TakeZeros(*place) ? *place : kZeros);
-        } else if (options_.zeros_only) {
-          what.push_back(kOwn);
         } else if (!what.empty() && what.back() >= 0 &&
                    pool_->Equals(static_cast<uint32_t>(what.back() + 1), content)) {
           what.push_back(what.back() + 1);
@@ -227,6 +233,29 @@ std::vector<int64_t> PageSharing::Classify(pid_t process, int pagemap, const Str
     }
   }
   return what;
+}
+
+bool PageSharing::FindZeros(pid_t process, uint64_t begin, uint64_t end,
+                            std::vector<int64_t>& what) {
+  const RemoteMemory memory(process);
+  WithoutZeros& without = processes_[process].without_zeros;
+  while (begin < end) {
+    const auto [bytes, known] = without.FirstOf(begin, end);
+    if (known) {
+      without.Note(begin, begin + bytes);
+      what.insert(what.end(), bytes / kPageBytes, kOwn);
+    } else if (memory.Read(RemoteAddress{begin}, bytes_.data(), bytes)) {
+      for (uint64_t page = 0; page < bytes; page += kPageBytes) {
+        const bool zero = IsZero(&bytes_[page]);
+        what.push_back(zero ? kZeros : kOwn);
+        if (!zero) without.Note(begin + page, begin + page + kPageBytes);
+      }
+    } else {
+      return false;
+    }
+    begin += bytes;
+  }
+  return true;
 }
 
 PageSharing::Run PageSharing::RunFrom(absl::Span<const int64_t> pages, size_t first, uint64_t begin,
@@ -289,6 +318,9 @@ bool PageSharing::FindRuns(pid_t process, std::vector<Run>& runs) {
   const UniqueFd pagemap = options_.proc->Open(process, "pagemap");
   std::istringstream smaps(options_.proc->Text(process, "smaps"));
   if (!pagemap.valid() || smaps.peek() == EOF) return false;
+  if (Process& of = processes_[process]; options_.zeros_only) {
+    of.without_zeros.Begin(std::exchange(of.whole, false) || of.looks++ % kWholeLooks == 0);
+  }
   std::vector<Mapping> eligible;
   Mapping mapping;
   size_t mappings = 0;

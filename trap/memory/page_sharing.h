@@ -24,6 +24,7 @@
 #include "trap/linux/stopped_process.h"
 #include "trap/linux/trapped_call.h"
 #include "trap/memory/page_pool.h"
+#include "trap/memory/without_zeros.h"
 
 namespace phantora {
 
@@ -96,6 +97,10 @@ class PageSharing {
     std::vector<Range> mapped;
     bool is_known = false;  // `mapped` is
     bool moves = false;     // some of it may lie elsewhere by now
+    // For looks for zeros alone: how many there were, and whether the next is to read everything.
+    WithoutZeros without_zeros;
+    int looks = 0;
+    bool whole = false;
   };
   // Pages of the process that follow each other, and have the like in the pool, also one after the
   // other, but for those that the process keeps.
@@ -120,6 +125,8 @@ class PageSharing {
   void FindRunsIn(pid_t process, int pagemap, const Stretch& stretch, std::vector<Run>& runs);
   // What each page of it is. Stops where memory cannot be read.
   std::vector<int64_t> Classify(pid_t process, int pagemap, const Stretch& stretch);
+  // Pages of the process's own, for zeros alone; false if they cannot be read.
+  bool FindZeros(pid_t process, uint64_t begin, uint64_t end, std::vector<int64_t>& what);
   // The run that begins with page `first`, whose memory begins at `begin`.
   // Pages between two shared ones are kept, so many in a row.
   Run RunFrom(absl::Span<const int64_t> pages, size_t first, uint64_t begin, size_t longest_gap);

@@ -69,7 +69,7 @@ class Child {
   pid_t pid() const { return pid_; }
   uint64_t memory() const { return reinterpret_cast<uint64_t>(memory_); }
   // Is everything as it was written? 'c': what is there; 'w': after writing to all pages, 'r': to
-  // some, 'n': what is the same in others is another now.
+  // some, 'n': what is the same in others is another now, '0': zeros.
   bool Ask(char order) {
     EXPECT_EQ(write(orders_[1], &order, 1), 1);
     return Await();
@@ -157,6 +157,7 @@ class Child {
       if (order == 'w') Fill(mark = 'z');
       if (order == 'n') Fill(mark, ++turn);
       if (order == 'r') WriteAtRandom(mark);
+      if (order == '0') Fill(mark, -'A');
       answer = Check() ? 'y' : 'n';
     }
     _exit(0);
@@ -347,6 +348,22 @@ TEST_F(PageSharingTest, ZerosAloneCanBeGivenBack) {
   // Nothing of it can be noticed.
   EXPECT_EQ(Serve(one.pid(), SYS_madvise, {one.memory(), kBytes, MADV_DONTNEED}),
             FakeListener::Continue());
+}
+
+TEST_F(PageSharingTest, WhatHadNoZerosIsReadAgainOnceInAWhile) {
+  auto made = PageSharing::Create({.children = &children_, .zeros_only = true});
+  ASSERT_TRUE(made.ok());
+  sharing_ = *std::move(made);
+  Child child('1');
+  ASSERT_TRUE(Share(child));
+  // Pages that were zeros are it again, and those beside them are now, too.
+  ASSERT_TRUE(child.Ask('0'));
+  ASSERT_TRUE(Share(child));
+  EXPECT_LT(child.Private(), kBytes / 1024 * 7 / 10);
+  EXPECT_GT(child.Private(), kBytes / 1024 * 6 / 10);
+  for (int look = 0; look < 7; ++look) ASSERT_TRUE(Share(child));
+  EXPECT_LT(child.Private(), kBytes / 1024 * 4 / 10);
+  EXPECT_TRUE(child.Ask('c'));
 }
 
 TEST_F(PageSharingTest, WhatOneWritesTheOthersDoNotSee) {

@@ -23,6 +23,7 @@
 #include "trap/linux/stopped_process.h"
 #include "trap/linux/unique_fd.h"
 #include "trap/log.h"
+#include "trap/memory/mapping.h"
 
 namespace phantora {
 namespace {
@@ -46,9 +47,6 @@ constexpr uint64_t kMuch = (uint64_t{1} << 30) / kPageBytes,
 constexpr int kWholeLooks = 8;
 // After one that could not be stopped, which may have kept everybody waiting for half a second.
 constexpr int64_t kTryAgain = 10'000'000'000;
-// A mapping that has less than this part of itself in memory is left alone: programs reserve
-// terabytes, and each page's place has to be looked at.
-constexpr uint64_t kSparse = 64;
 // Pages. A shorter run costs more, as mappings and in looks at them, than it saves; zeros have the
 // mapping of what surrounds them, and a sixth of a rank of PyTorch is zeros in runs of two. A run
 // may cost two mappings, of which a process may have 65,530: the longest come first.
@@ -57,7 +55,6 @@ constexpr uint64_t kShortestRun = 4, kShortestZeros = 2;
 // ranks of PyTorch have in common lies in runs of one or two pages.
 constexpr uint64_t kLongestGap = 16;
 constexpr size_t kMostMappings = 40'000;
-constexpr uint64_t kSmallestMapping = 64 << 10;
 constexpr uint64_t kBatch = 256;  // pages read at a time
 // Of pagemap. What a process has written to since it was shared is not the file's.
 constexpr uint64_t kPresent = uint64_t{1} << 63, kSwapped = uint64_t{1} << 62,
@@ -83,54 +80,6 @@ bool IsRun(absl::Span<const int64_t> pages) {
 
 bool IsZero(const uint8_t* page) {
   return page[0] == 0 && memcmp(page, page + 1, kPageBytes - 1) == 0;
-}
-
-// A line of /proc/PID/smaps that begins a mapping.
-struct Mapping {
-  unsigned long begin = 0, end = 0;
-  unsigned long anonymous_kib = 0;
-  bool eligible = false;
-  bool is_pool = false;
-  bool is_file = false;  // another one
-  bool is_writable = true;
-  unsigned long offset = 0;  // in the file
-
-  bool operator==(const Mapping& other) const {
-    return begin == other.begin && end == other.end && offset == other.offset;
-  }
-  bool is_worth_while() const {
-    return anonymous_kib * 1024 >= kShortestZeros * kPageBytes &&
-           anonymous_kib >= (end - begin) / 1024 / kSparse;
-  }
-
-  static bool Parse(const std::string& line, Mapping& mapping) {
-    char access[8] = {}, name[128] = {};
-    unsigned long inode = 0;
-    const int fields = sscanf(line.c_str(), "%lx-%lx %7s %lx %*s %lu %127s", &mapping.begin,
-                              &mapping.end, access, &mapping.offset, &inode, name);
-    if (fields < 5) return false;
-    // Stacks and the like have names.
-    const bool is_heap = strcmp(name, "[heap]") == 0;
-    const bool is_large = mapping.end - mapping.begin >= kSmallestMapping;
-    const bool is_anonymous = inode == 0 && (fields == 5 || is_heap);
-    mapping.is_pool = strstr(name, PagePool::kName) != nullptr;
-    mapping.is_file = inode != 0 && !mapping.is_pool;
-    mapping.is_writable = access[1] == 'w';
-    // Libraries' pages with addresses in them are written once, and then often protected.
-    const bool is_private = access[0] == 'r' && access[2] == '-' && access[3] == 'p';
-    mapping.eligible = is_private && (mapping.is_writable || !is_anonymous) &&
-                       (mapping.is_pool || ((is_anonymous || mapping.is_file) && is_large));
-    return true;
-  }
-};
-
-// Flags of smaps that a new mapping would not have: locked, huge, of userfaultfd, wiped or not
-// copied by fork, growing downwards, for devices.
-bool HasFlags(const std::string& line) {
-  for (const char* flag : {" lo", " ht", " um", " uw", " ui", " wf", " dc", " gd", " io", " pf"}) {
-    if (absl::StrContains(line, flag)) return true;
-  }
-  return false;
 }
 
 }  // namespace
@@ -328,14 +277,14 @@ bool PageSharing::FindRuns(pid_t process, std::vector<Run>& runs) {
     if (absl::StartsWith(line, "VmFlags:")) {
       // A page of a file that is given back is the file's again, and not zeros.
       if (mapping.eligible && !(options_.zeros_only && mapping.is_file) &&
-          mapping.is_worth_while() && !HasFlags(line)) {
+          mapping.Has(kShortestZeros * kPageBytes) && !Mapping::HasFlags(line)) {
         eligible.push_back(mapping);
       }
       mapping = Mapping();
     } else if (absl::StartsWith(line, "Anonymous:")) {
       sscanf(line.c_str(), "Anonymous: %lu", &mapping.anonymous_kib);
     } else if (line[0] >= '0' && line[0] <= 'f' && line.find('-') < line.find(' ')) {
-      mappings += Mapping::Parse(line, mapping) ? 1 : 0;
+      mappings += mapping.Parse(line) ? 1 : 0;
     }
   }
   for (const Mapping& each : eligible) {
@@ -367,7 +316,7 @@ bool PageSharing::NoteUsed(pid_t process, std::vector<bool>& used) const {
     std::istringstream maps(options_.proc->Text(process, "maps"));
     for (std::string line; std::getline(maps, line);) {
       Mapping mapping;
-      if (Mapping::Parse(line, mapping) && mapping.is_pool) found.push_back(mapping);
+      if (mapping.Parse(line) && mapping.is_pool) found.push_back(mapping);
     }
     return found;
   };

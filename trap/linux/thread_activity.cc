@@ -155,7 +155,8 @@ bool ThreadActivity::Blocked(const std::vector<pid_t>& processes,
     // Then its threads are where they were, but who has been woken and waits for a processor.
     bool rests =
         !second && process.complete && process.ran != 0 && process.ran == process.ran_until_blocked;
-    // Then who waits for futexes has not been woken either.
+    // Then who waits for futexes has not been woken either, but by a signal.
+    const bool signalled = process.signals != signals_;
     const WokenBy asleep =
         process.shared_wakes == shared_wakes_ ? WokenBy::kSharedFutex : WokenBy::kItself;
     process.woken_by = WokenBy::kItself;
@@ -167,7 +168,7 @@ bool ThreadActivity::Blocked(const std::vector<pid_t>& processes,
         continue;
       }
       if (rests) {
-        if (thread.woken_by > asleep) {
+        if (signalled || thread.woken_by > asleep) {
           bool gone = false;
           if (IsRunnable(number, thread, &gone)) {
             running_ = number;
@@ -244,7 +245,10 @@ bool ThreadActivity::AllBlocked(const std::vector<pid_t>& processes,
   } else if (!Blocked(processes, held, true)) {
     return false;
   }
-  for (const pid_t id : processes) processes_[id].shared_wakes = shared_wakes_;
+  for (const pid_t id : processes) {
+    processes_[id].shared_wakes = shared_wakes_;
+    processes_[id].signals = signals_;
+  }
   return true;
 }
 

@@ -71,6 +71,8 @@ class ThreadActivity {
   // Somebody may have been woken who waits for a futex in shared memory. (Those of a process's own
   // are woken by its own threads only.)
   void SharedFutexWoken() { ++shared_wakes_; }
+  // Anybody may go on for another reason: a signal, or having been stopped.
+  void Signalled() { ++signals_; }
   // There are no others any more. In any order.
   void KeepOnly(const std::vector<pid_t>& processes);
 
@@ -98,7 +100,7 @@ class ThreadActivity {
     // is not known.
     int64_t ran = 0, ran_until_blocked = 0;
     WokenBy woken_by = WokenBy::kAnything;
-    uint64_t shared_wakes = 0;  // before all its threads were last found blocked
+    uint64_t shared_wakes = 0, signals = 0;  // before all its threads were last found blocked
   };
 
   // Lists threads that are not known; were there any?
@@ -118,7 +120,7 @@ class ThreadActivity {
   const size_t most_threads_;  // with open files
   std::map<pid_t, Process> processes_;
   size_t open_threads_ = 0;
-  uint64_t shared_wakes_ = 0;
+  uint64_t shared_wakes_ = 0, signals_ = 0;
   pid_t running_ = 0, running_process_ = 0;
   bool saw_dying_ = false;
 };

@@ -148,6 +148,18 @@ TEST_F(ThreadActivityTest, WhoWasHeldMayRunWhereItSleptBefore) {
   EXPECT_FALSE(AllBlocked());
 }
 
+TEST_F(ThreadActivityTest, ASignalWakesWhoWaitsForAFutex) {
+  clock_.RunProcess(10, 1000);
+  files_.Set(10, 10, 'S', 5, "202 0x7f00 0x189 0x0 0x0");
+  ASSERT_TRUE(AllBlocked());
+  activity_.Signalled();
+  files_.AboutToSleep(10, 10, 5);
+  EXPECT_FALSE(AllBlocked()) << "it has not run yet";
+  files_.Set(10, 10, 'S', 6, "202 0x7f00 0x189 0x0 0x0");
+  EXPECT_TRUE(AllBlocked());
+  EXPECT_EQ(activity_.woken_by(10), WokenBy::kItself);
+}
+
 TEST_F(ThreadActivityTest, AThreadThatEndsWakesWhoJoinsIt) {
   clock_.RunProcess(10, 1000);
   // The kernel wakes a futex that the C library takes to be shared (CLONE_CHILD_CLEARTID).

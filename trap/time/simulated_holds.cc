@@ -405,7 +405,10 @@ bool SimulatedTime::CheckTimers(NotifyListener& listener) {
   }
   if (expired.empty()) return false;
   quiet_ = false;
-  for (const pid_t id : expired) CheckSignals(id, listener);
+  for (const pid_t id : expired) {
+    signals_.Arrive(id);
+    CheckSignals(id, listener);
+  }
   return true;
 }
 

@@ -176,6 +176,10 @@ bool SimulatedTime::MayPass(VirtualTime to, NotifyListener& listener, bool again
     activity_.KeepOnly(processes_);
     clocks_.KeepOnly(processes_);
   }
+  if (!signals_.empty()) {
+    clocks_.Stir(0);
+    activity_.Signalled();
+  }
   if (!wakes_.empty()) {
     clocks_.StirFutexes();
     activity_.SharedFutexWoken();
@@ -258,6 +262,9 @@ void SimulatedTime::Pass(NotifyListener& listener) {
   const auto held_calls = static_cast<int64_t>(held_.all().size());
   if (begin - last_signal_check_ns_ > std::max(kSignalCheck, held_calls * kSignalCheckPerCall)) {
     CheckSignals(CallsUnderWay::kAnybody, listener);
+    // Nor need one that nobody here has sent be among held calls.
+    clocks_.Stir(0);
+    activity_.Signalled();
   }
   // Memory changes when a process runs: its own calls may wait for that, and once in a
   // while others.
@@ -339,6 +346,7 @@ void SimulatedTime::ShareMemory(NotifyListener& listener) {
     // Its threads have run a little, to no purpose of their own.
     clocks_.DiscardProcessorTime(process, held.process);
     clocks_.Stir(held.process);
+    activity_.Signalled();
     quiet_ = false;
     last_sharing_ns_ = RealNow();
     if (!urgent) return;
@@ -381,6 +389,7 @@ void SimulatedTime::PassToTimer(VirtualTimers::Due due, NotifyListener& listener
   timers_.ExpireDue(due.process, process.now);
   quiet_ = false;
   Runs(0, 0);  // who handles the signal, or reads the timer
+  signals_.Arrive(due.process);
   CheckSignals(due.process, listener);
 }
 

@@ -30,11 +30,16 @@ class FakeProc : public Proc {
   void AboutToSleep(pid_t process, pid_t thread, int slices) {
     Set(process, thread, 'S', slices, "running");
   }
+  // One that is asleep by its call, and has been woken.
+  void Woken(pid_t process, pid_t thread, int slices, int call = 202) {
+    Set(process, thread, 'R', slices, std::to_string(call) + " 0x1 0x2 0x3");
+  }
   void Set(pid_t process, pid_t thread, char state, int slices, const std::string& call) {
     Files& files = processes_[process][thread];
     files["stat"] = Stat(thread, state, 1, 1);
     files["schedstat"] = "1000 2000 " + std::to_string(slices) + "\n";
     files["syscall"] = call + "\n";
+    files["wchan"] = state == 'R' || call == "running" ? "0" : "do_wait";
   }
   // A process with one thread, which `threads` says are more.
   void SetProcess(pid_t process, pid_t parent, char state = 'S', int threads = 1) {
@@ -78,6 +83,8 @@ class FakeProc : public Proc {
   void SetText(pid_t number, const std::string& name, const std::string& bytes) {
     texts_[{number, name}] = bytes;
   }
+  bool ChannelsAreExact() const override { return channels_are_exact; }
+  bool channels_are_exact = true;
   Memory MachineMemory() const override { return memory; }
   Memory memory{.total = uint64_t{64} << 30, .available = uint64_t{64} << 30};
   bool Read(pid_t thread, const char* name, const UniqueFd&, char* out,

@@ -4,7 +4,10 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/utsname.h>
 #include <unistd.h>
+
+#include <utility>
 
 #include "trap/linux/memory_left.h"
 
@@ -52,6 +55,14 @@ class HostProc : public Proc {
     }
     out[length > 0 ? length : 0] = '\0';
     return length > 0;
+  }
+
+  bool ChannelsAreExact() const override {
+    utsname kernel{};
+    int version = 0, patchlevel = 0;
+    uname(&kernel);
+    sscanf(kernel.release, "%d.%d", &version, &patchlevel);
+    return std::pair(version, patchlevel) >= std::pair(5, 16);
   }
 
   Memory MachineMemory() const override {

@@ -16,7 +16,7 @@
 namespace phantora {
 
 // An interface, so that tests make up threads and processes. A file is named as in /proc/NUMBER:
-// "schedstat", "syscall", "stat", "status", "comm", "maps" (proc(5)).
+// "schedstat", "syscall", "wchan", "stat", "status", "comm", "maps" (proc(5)).
 class Proc {
  public:
   virtual ~Proc() = default;
@@ -41,6 +41,11 @@ class Proc {
   }
   // The whole of a file that has lines; empty if it cannot be had.
   std::string Text(pid_t number, const char* name) const;
+
+  // Does `wchan` name no function for a thread that has been woken and is on its way to a
+  // processor, nor for one that may yet find that it need not sleep? Since Linux 5.16
+  // (42a20f86dc19, "sched: Add wrapper for get_wchan() to keep task blocked").
+  virtual bool ChannelsAreExact() const = 0;
 
   struct Memory {
     uint64_t total = 0, available = 0;  // bytes; zeros if it cannot be had

@@ -19,8 +19,9 @@ namespace {
 
 // Descriptors that may be kept are this part of all.
 constexpr rlim_t kShareOfFiles = 8;
+constexpr rlim_t kFilesPerThread = 3;
 
-constexpr char kSlices[] = "schedstat", kCall[] = "syscall";
+constexpr char kSlices[] = "schedstat", kCall[] = "syscall", kChannel[] = "wchan";
 
 // The time slices that the thread has had; -1 if it is gone.
 int64_t Slices(const Proc& files, pid_t thread, const UniqueFd& kept) {
@@ -52,6 +53,14 @@ WokenBy WakerOf(const char* text) {
   return (operation & FUTEX_PRIVATE_FLAG) != 0 ? WokenBy::kItself : WokenBy::kSharedFutex;
 }
 
+// The state in a thread's `stat` (proc(5)); S if the text makes no sense.
+char StateOf(const char* stat) {
+  const char* fields = strrchr(stat, ')');
+  char state = 'S';
+  if (fields != nullptr) sscanf(fields + 1, " %c", &state);
+  return state;
+}
+
 uint64_t Mask(const char* text, const char* name) {
   const char* at = strstr(text, name);
   return at == nullptr ? 0 : strtoull(at + strlen(name), nullptr, 16);
@@ -75,10 +84,13 @@ std::string ThreadName(pid_t thread, const Proc& files) {
 }
 
 ThreadActivity::ThreadActivity(const Proc* files, const RealClock* clock)
-    : files_(*files), clock_(*clock), most_threads_([] {
+    : files_(*files),
+      clock_(*clock),
+      channels_are_exact_(files->ChannelsAreExact()),
+      most_threads_([] {
         rlimit files{};
         getrlimit(RLIMIT_NOFILE, &files);
-        return static_cast<size_t>(files.rlim_cur / kShareOfFiles / 2);
+        return static_cast<size_t>(files.rlim_cur / kShareOfFiles / kFilesPerThread);
       }()) {}
 
 void ThreadActivity::StartsThread(pid_t process) { processes_[process].complete = false; }
@@ -104,12 +116,13 @@ bool ThreadActivity::List(pid_t id, Process& process) {
     if (open_threads_ >= most_threads_) continue;
     it->second.slices = files_.Open(number, kSlices);
     it->second.call = files_.Open(number, kCall);
+    if (channels_are_exact_) it->second.channel = files_.Open(number, kChannel);
     open_threads_ += it->second.slices.valid() ? 1 : 0;
   }
   return added;
 }
 
-bool ThreadActivity::IsRunnable(pid_t id, Thread& thread, bool* gone) {
+bool ThreadActivity::LeavesCall(pid_t id, Thread& thread) {
   // Linux can preempt a thread that has said that it is about to sleep, and may yet find
   // that it need not: /proc/PID/stat shows it asleep while it waits for a processor
   // (do_wait in kernel/exit.c reaps a child in that state). The call that a thread is in can
@@ -117,22 +130,32 @@ bool ThreadActivity::IsRunnable(pid_t id, Thread& thread, bool* gone) {
   // and calls it running then (task_current_syscall in lib/syscall.c).
   char text[256];
   thread.woken_by = WokenBy::kAnything;
-  if (!files_.Read(id, kCall, text, thread.call)) {
-    if (gone != nullptr) *gone = true;
-    return false;
-  }
+  if (!files_.Read(id, kCall, text, thread.call)) return false;
   if (strncmp(text, "running", 7) == 0) return true;
   thread.woken_by = WakerOf(text);
   return false;
 }
 
+bool ThreadActivity::IsRunnable(pid_t id, Thread& thread, bool* gone) {
+  // A thread that has been woken for another processor is asleep by its call until that processor
+  // has heard of it (TASK_WAKING; ttwu_queue_wakelist in kernel/sched/core.c), which takes as long
+  // as a host takes to run a virtual machine's processor. Its channel and its state tell.
+  char text[512];
+  if (channels_are_exact_ && files_.Read(id, kChannel, text, thread.channel) && text[0] != '0') {
+    return false;
+  }
+  if (!files_.Read(id, "stat", text)) {
+    if (gone != nullptr) *gone = true;
+    return false;
+  }
+  return StateOf(text) == 'R' || LeavesCall(id, thread);
+}
+
 bool ThreadActivity::Runs(pid_t id, Thread& thread) {
   char text[512];
+  thread.woken_by = WokenBy::kAnything;
   if (!files_.Read(id, "stat", text)) return false;
-  const char* fields = strrchr(text, ')');
-  char state = 'S';
-  if (fields != nullptr) sscanf(fields + 1, " %c", &state);
-  switch (state) {
+  switch (StateOf(text)) {
     case 'R':
       return true;
     case 'D':
@@ -143,7 +166,7 @@ bool ThreadActivity::Runs(pid_t id, Thread& thread) {
       saw_dying_ = true;
       return true;
     default:
-      return IsRunnable(id, thread);
+      return LeavesCall(id, thread);
   }
 }
 

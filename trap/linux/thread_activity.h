@@ -86,10 +86,10 @@ class ThreadActivity {
 
  private:
   struct Thread {
-    // Its schedstat and syscall in /proc, as long as descriptors are not scarce.
-    UniqueFd slices, call;
+    // Its schedstat, syscall and wchan in /proc, as long as descriptors are not scarce.
+    UniqueFd slices, call, channel;
     int64_t slept = -1;  // its time slices when it was found asleep
-    // When it was looked at last. While it was held it was not.
+    // When its call was looked at last. While it was held it was not.
     WokenBy woken_by = WokenBy::kAnything;
   };
   struct Process {
@@ -111,12 +111,16 @@ class ThreadActivity {
   // Are all threads blocked? The second look also says no if anyone has run since the first.
   bool Blocked(const std::vector<pid_t>& processes, const std::function<bool(pid_t)>& held,
                bool second);
-  // If not, it notes what wakes it; `gone` is set if it has ended.
+  // Of one that was found asleep, or running last; `gone` is set if it has ended.
   bool IsRunnable(pid_t id, Thread& thread, bool* gone = nullptr);
+  // Of any. If not, it notes what wakes it.
   bool Runs(pid_t id, Thread& thread);
+  // Of one whose state is asleep: does it run, all the same? If not, it notes what wakes it.
+  bool LeavesCall(pid_t id, Thread& thread);
 
   const Proc& files_;
   const RealClock& clock_;
+  const bool channels_are_exact_;
   const size_t most_threads_;  // with open files
   std::map<pid_t, Process> processes_;
   size_t open_threads_ = 0;

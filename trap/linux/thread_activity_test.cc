@@ -1,13 +1,16 @@
 #include "trap/linux/thread_activity.h"
 
 #include <gtest/gtest.h>
+#include <linux/futex.h>
 #include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <set>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -68,6 +71,31 @@ TEST_F(ThreadActivityTest, WhoHasBeenWokenRunsThoughItHasNotRunYet) {
   EXPECT_FALSE(AllBlocked());
 }
 
+TEST_F(ThreadActivityTest, WhoIsOnItsWayToAProcessorIsAsleepByItsCallOnly) {
+  for (const bool exact : {true, false}) {
+    files_.channels_are_exact = exact;
+    ThreadActivity activity(&files_, &clock_);
+    const auto held = [](pid_t) { return false; };
+    files_.Sleeps(10, 10, 5);
+    EXPECT_TRUE(activity.AllBlocked({10}, held));
+    files_.Woken(10, 10, 5);
+    EXPECT_FALSE(activity.AllBlocked({10}, held));
+    EXPECT_FALSE(activity.AllBlocked({10}, held)) << "who ran last";
+    files_.Sleeps(10, 10, 6);
+    EXPECT_TRUE(activity.AllBlocked({10}, held));
+  }
+}
+
+TEST_F(ThreadActivityTest, AChannelThatIsNotToldIsNotMissed) {
+  // Without the kernel's symbols all channels are 0.
+  files_.Sleeps(10, 10, 5);
+  files_.SetFile(10, 10, "wchan", "0");
+  EXPECT_TRUE(AllBlocked());
+  EXPECT_TRUE(AllBlocked());
+  files_.AboutToSleep(10, 10, 5);
+  EXPECT_FALSE(AllBlocked());
+}
+
 TEST_F(ThreadActivityTest, WhoHasRunBetweenTheTwoLooksWasWoken) {
   files_.Sleeps(10, 10, 5);
   files_.Sleeps(10, 11, 5);
@@ -92,7 +120,7 @@ TEST_F(ThreadActivityTest, OneLookIsEnoughIfNobodyHasRunMeanwhile) {
   std::vector<std::string> read;
   files_.on_read = [&](pid_t, const std::string& name) { read.push_back(name); };
   EXPECT_TRUE(AllBlocked({10, 20}));
-  EXPECT_EQ(read, (std::vector<std::string>{"syscall", "syscall"}));
+  EXPECT_EQ(read, (std::vector<std::string>{"wchan", "wchan"}));
   files_.AboutToSleep(20, 20, 5);
   EXPECT_FALSE(AllBlocked({10, 20})) << "woken, though it has not run yet";
   EXPECT_EQ(activity_.running(), 20);
@@ -155,6 +183,7 @@ TEST_F(ThreadActivityTest, ASignalWakesWhoWaitsForAFutex) {
   activity_.Signalled();
   files_.AboutToSleep(10, 10, 5);
   EXPECT_FALSE(AllBlocked()) << "it has not run yet";
+  clock_.RunProcess(10, 1);
   files_.Set(10, 10, 'S', 6, "202 0x7f00 0x189 0x0 0x0");
   EXPECT_TRUE(AllBlocked());
   EXPECT_EQ(activity_.woken_by(10), WokenBy::kItself);
@@ -348,6 +377,39 @@ TEST(HostProcTest, TellOfThisProcess) {
   EXPECT_FALSE(activity.AllBlocked({getpid()}, [](pid_t) { return false; }));
   EXPECT_EQ(activity.running(), getpid());
   EXPECT_TRUE(activity.AllBlocked({getpid()}, [](pid_t) { return true; }));
+}
+
+// A thread that has been woken runs from then on, whatever the processor it is to run on does.
+TEST(HostProcTest, WhoHasBeenWokenIsFoundRunning) {
+  std::atomic<int> word{0}, seen{0};
+  std::atomic<pid_t> number{0};
+  const auto futex = [&](int operation, int value) {
+    syscall(SYS_futex, &word, operation | FUTEX_PRIVATE_FLAG, value, nullptr, nullptr, 0);
+  };
+  std::thread sleeper([&] {
+    number = gettid();
+    for (int round = 0; round >= 0; round = word) {
+      futex(FUTEX_WAIT, round);
+      while (word > seen) {
+      }
+    }
+  });
+  while (number == 0) std::this_thread::yield();
+  const pid_t self = getpid();
+  ThreadActivity activity;
+  activity.StartsThread(self);
+  const auto held = [self](pid_t thread) { return thread == self; };
+  for (int round = 1; round <= 200; ++round) {
+    while (!activity.AllBlocked({self}, held)) usleep(100);
+    word = round;
+    futex(FUTEX_WAKE, 1);
+    EXPECT_FALSE(activity.AllBlocked({self}, held)) << round;
+    EXPECT_EQ(activity.running(), number) << round;
+    seen = round;
+  }
+  word = -1;
+  futex(FUTEX_WAKE, 1);
+  sleeper.join();
 }
 
 }  // namespace

@@ -1,21 +1,28 @@
 """Tests that run real programs under phantora-run.
 
 They need what tools/setup.sh puts into the cache, outside Bazel's knowledge, so
-that no result is ever cached, and they run one at a time: several wait for GPU
-work with the processors' help. A Python file with a shebang serves as the test;
-Bazel's own Python rules would need a Python toolchain.
+that no result is ever cached. Those that judge how long something takes, in
+simulated time or in real time, run one at a time. A Python file with a shebang
+serves as the test; Bazel's own Python rules would need a Python toolchain.
 """
 
-def phantora_test(name, src, args = [], data = [], size = "medium", tags = [], **kwargs):
-    """`src` gets the path of phantora-run, then `args`."""
+def phantora_test(
+        name,
+        src,
+        args = [],
+        data = [],
+        size = "medium",
+        tags = [],
+        exclusive = True,
+        **kwargs):
+    """`src` gets the path of phantora-run, then `args`; `exclusive`: nothing else runs beside it."""
     native.sh_test(
         name = name,
         size = size,
         srcs = [src],
         args = ["$(location //tools:phantora-run)"] + args,
         data = ["//tools:phantora-run"] + data,
-        tags = [
-            "exclusive",
+        tags = (["exclusive"] if exclusive else []) + [
             "external",
             "no-sandbox",
         ] + tags,
@@ -41,6 +48,7 @@ def conformance_test(gpu, driver, host_time = "real", checked = False):
         ],
         # With fixed time, illegal_access and kill_child take a minute each.
         size = "medium" if host_time == "real" else "large",
+        exclusive = host_time != "real",
     )
 
 def programs_test(gpu, driver, programs):
@@ -54,4 +62,6 @@ def programs_test(gpu, driver, programs):
             driver,
         ] + ["$(location %s)" % file for file in files],
         data = ["program_runner.py"] + files,
+        size = "large",
+        exclusive = False,
     )

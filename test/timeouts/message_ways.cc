@@ -1,6 +1,7 @@
 // What one process tells another carries time: no reader's clock is earlier than the writer's was,
 // and none is later than it has to be. Messages hold the writer's time.
 #include <fcntl.h>
+#include <linux/futex.h>
 #include <poll.h>
 #include <semaphore.h>
 #include <signal.h>
@@ -8,9 +9,12 @@
 #include <sys/eventfd.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "test/support/descriptors.h"
@@ -280,6 +284,51 @@ WAY(semaphore_shared_with_a_child, 10) {
     CHECK(sem_post(semaphore) == 0);
   });
   CHECK(sem_wait(semaphore) == 0);
+  Heard(*sent);
+  WaitForChild(child);
+}
+
+WAY(semaphore_that_two_children_wait_for, 10) {
+  // One of them goes on each time; with a limit, the other way of waiting for the same.
+  for (const bool limited : {false, true}) {
+    sem_t* semaphore = static_cast<sem_t*>(SharedMemory(sizeof(sem_t)));
+    CHECK(sem_init(semaphore, 1, 0) == 0);
+    auto* woken = static_cast<volatile int64_t*>(SharedMemory(2 * sizeof(int64_t)));
+    pid_t children[2];
+    for (int i = 0; i < 2; ++i) {
+      children[i] = ForkChild([&] {
+        const timespec end = After(100, CLOCK_REALTIME);
+        CHECK((limited ? sem_timedwait(semaphore, &end) : sem_wait(semaphore)) == 0);
+        woken[i] = Now();
+      });
+    }
+    Sleep(2.5);
+    const int64_t first = Now();
+    CHECK(sem_post(semaphore) == 0);
+    Sleep(2.5 - kWork);
+    Compute(kWork);
+    const int64_t second = Now();
+    CHECK(sem_post(semaphore) == 0);
+    for (const pid_t child : children) WaitForChild(child);
+    CHECK(std::min(woken[0], woken[1]) >= first && std::min(woken[0], woken[1]) < second);
+    CHECK(std::max(woken[0], woken[1]) >= second);
+  }
+}
+
+WAY(signal_for_who_waits_for_a_futex, 10) {
+  struct sigaction action {};
+  action.sa_handler = [](int) {};
+  CHECK(sigaction(SIGUSR1, &action, nullptr) == 0);
+  UnblockSignal(SIGUSR1);
+  auto* sent = Shared<volatile int64_t>();
+  const pid_t child = ForkChild([&] {
+    Sleep(10 - kWork);
+    Compute(kWork);
+    *sent = Now();
+    CHECK(kill(getppid(), SIGUSR1) == 0);
+  });
+  uint32_t word = 0;
+  CHECK_ERROR(syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, 0, nullptr, nullptr, 0), EINTR);
   Heard(*sent);
   WaitForChild(child);
 }

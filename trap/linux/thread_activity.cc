@@ -39,12 +39,13 @@ bool WaitsForVfork(const Proc& files, pid_t thread) {
   return call == SYS_vfork || call == SYS_clone || call == SYS_clone3;
 }
 
-// What wakes a thread whose `syscall` in /proc this is. Other futexes than these have timeouts, or
-// owners whose end wakes others.
-WokenBy WakerOf(const char* text) {
+// What wakes a thread whose `syscall` in /proc this is, and the word that it waits on if that is a
+// futex. Other futexes than these have timeouts, or owners whose end wakes others.
+WokenBy WakerOf(const char* text, uint64_t* word) {
   int call = 0;
   uint64_t operation = 0, timeout = 0;
-  if (sscanf(text, "%d %*x %" SCNx64 " %*x %" SCNx64, &call, &operation, &timeout) != 3 ||
+  if (sscanf(text, "%d %" SCNx64 " %" SCNx64 " %*x %" SCNx64, &call, word, &operation, &timeout) !=
+          4 ||
       call != SYS_futex || timeout != 0) {
     return WokenBy::kAnything;
   }
@@ -132,7 +133,7 @@ bool ThreadActivity::LeavesCall(pid_t id, Thread& thread) {
   thread.woken_by = WokenBy::kAnything;
   if (!files_.Read(id, kCall, text, thread.call)) return false;
   if (strncmp(text, "running", 7) == 0) return true;
-  thread.woken_by = WakerOf(text);
+  thread.woken_by = WakerOf(text, &thread.word);
   return false;
 }
 
@@ -273,6 +274,30 @@ bool ThreadActivity::AllBlocked(const std::vector<pid_t>& processes,
     processes_[id].signals = signals_;
   }
   return true;
+}
+
+std::vector<ThreadActivity::FutexWaiter> ThreadActivity::SharedFutexWaiters(
+    const std::vector<pid_t>& processes, const std::function<bool(pid_t)>& held) {
+  std::vector<FutexWaiter> waiters;
+  for (const pid_t id : processes) {
+    Process& process = processes_[id];
+    if (!process.complete) List(id, process);
+    // Who has not run since it was found blocked waits where it did.
+    const bool rests = process.complete && process.ran_until_blocked != 0 &&
+                       clock_.ProcessorTime(id) == process.ran_until_blocked;
+    for (auto& [number, thread] : process.threads) {
+      if (held(number)) continue;
+      WokenBy woken_by = thread.woken_by;
+      uint64_t word = thread.word;
+      char text[256];
+      if (!rests || woken_by == WokenBy::kAnything) {
+        if (!files_.Read(number, kCall, text, thread.call)) continue;
+        woken_by = WakerOf(text, &word);
+      }
+      if (woken_by == WokenBy::kSharedFutex) waiters.push_back({id, number, word});
+    }
+  }
+  return waiters;
 }
 
 }  // namespace phantora

@@ -79,6 +79,15 @@ class ThreadActivity {
   // Of one of the processes that were just found blocked: its threads, but those that are held.
   WokenBy woken_by(pid_t process) { return processes_[process].woken_by; }
 
+  struct FutexWaiter {
+    pid_t process, thread;
+    uint64_t address;  // of the word
+  };
+  // Threads of the processes that wait for futexes in shared memory, without a timeout, but those
+  // that `held` names. In order of the processes given, and of threads.
+  std::vector<FutexWaiter> SharedFutexWaiters(const std::vector<pid_t>& processes,
+                                              const std::function<bool(pid_t)>& held);
+
   // The thread that was found running last.
   pid_t running() const { return running_; }
   // It is on its way out: the processes are not the same any more soon.
@@ -91,6 +100,7 @@ class ThreadActivity {
     int64_t slept = -1;  // its time slices when it was found asleep
     // When its call was looked at last. While it was held it was not.
     WokenBy woken_by = WokenBy::kAnything;
+    uint64_t word = 0;  // then, if it waited for a futex
   };
   struct Process {
     // In order: of several that run, the same one is found.

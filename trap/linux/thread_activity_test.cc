@@ -162,6 +162,37 @@ TEST_F(ThreadActivityTest, WhoWaitsForAFutexIsNotAskedAgainUntilSomebodyMayHaveW
   EXPECT_FALSE(AllBlocked(all));
 }
 
+TEST_F(ThreadActivityTest, WhoWaitsForFutexesInSharedMemoryIsNamed) {
+  const std::string own = "202 0x7f00 0x189 0x0 0x0 0x0 0xffffffff 0x7ff0 0x7ff1";
+  const auto shared = [](const std::string& word) {
+    return "202 " + word + " 0x109 0x0 0x0 0x0 0xffffffff 0x7ff0 0x7ff1";
+  };
+  for (const pid_t process : {10, 20}) clock_.RunProcess(process, 1000);
+  files_.Set(10, 10, 'S', 5, shared("0x7f10"));
+  files_.Set(10, 11, 'S', 5, own);
+  files_.Set(20, 20, 'S', 5, shared("0x7f20"));
+  held_ = {20};
+  const auto named = [&] {
+    std::vector<std::pair<pid_t, uint64_t>> waiters;
+    const auto held = [this](pid_t thread) { return held_.contains(thread); };
+    for (const auto& waiter : activity_.SharedFutexWaiters({10, 20}, held)) {
+      waiters.emplace_back(waiter.thread, waiter.address);
+    }
+    return waiters;
+  };
+  using Named = std::vector<std::pair<pid_t, uint64_t>>;
+  EXPECT_EQ(named(), (Named{{10, 0x7f10}})) << "nobody has been looked at yet";
+  ASSERT_TRUE(AllBlocked({10}));
+  int reads = 0;
+  files_.on_read = [&](pid_t thread, const std::string&) { reads += thread == 10 ? 1 : 0; };
+  held_ = {};
+  EXPECT_EQ(named(), (Named{{10, 0x7f10}, {20, 0x7f20}}));
+  EXPECT_EQ(reads, 0) << "it rests";
+  clock_.RunProcess(10, 1);
+  files_.Set(10, 10, 'S', 6, shared("0x7f30"));
+  EXPECT_EQ(named(), (Named{{10, 0x7f30}, {20, 0x7f20}}));
+}
+
 TEST_F(ThreadActivityTest, WhoWasHeldMayRunWhereItSleptBefore) {
   clock_.RunProcess(10, 1000);
   files_.Set(10, 10, 'S', 5, "202 0x7f00 0x189 0x0 0x0");

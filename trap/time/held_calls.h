@@ -58,6 +58,10 @@ class HeldCalls {
   Calls::iterator Find(uint64_t id) { return calls_.find(id); }
   bool empty() const { return calls_.empty(); }
   bool HoldsThread(pid_t thread) const { return threads_.contains(thread); }
+  Calls::iterator OfThread(pid_t thread) {
+    const auto id = threads_.find(thread);
+    return id == threads_.end() ? calls_.end() : calls_.find(id->second);
+  }
   // Calls that wait for GPUs, by process.
   const std::map<pid_t, std::set<uint64_t>>& gpu_waiters() const { return gpu_waiters_; }
   int room_waiters() const { return room_waiters_; }

@@ -1,5 +1,4 @@
 // SimulatedTime's calls: what processes ask for.
-#include <linux/futex.h>
 #include <poll.h>
 #include <sched.h>
 #include <sys/ioctl.h>
@@ -55,13 +54,6 @@ bool MakesThread(const TrappedCall& call) {
   return (flags & CLONE_THREAD) != 0;
 }
 
-// A futex call that is trapped, and is no wait.
-bool WakesSharedFutex(const CallArguments& call) {
-  if (call.number() != SYS_futex) return false;
-  const int command = call.Int(1) & FUTEX_CMD_MASK;
-  return command != FUTEX_WAIT && command != FUTEX_WAIT_BITSET;
-}
-
 }  // namespace
 
 SimulatedTime::Handler SimulatedTime::HandlerOf(int call) {
@@ -93,10 +85,9 @@ SimulatedTime::Handler SimulatedTime::HandlerOf(int call) {
 bool SimulatedTime::Serve(const TrappedCall& call) {
   if (call.thread() == runner_) let_go_ = false;
   stopped_ = call.process();
-  signals_.Stopped(call.thread());
-  wakes_.Stopped(call.thread());
+  HeardOf(call.process(), call.thread());
   const Handler handler =
-      WakesSharedFutex(call) ? &SimulatedTime::ServeFutexWake : HandlerOf(call.number());
+      IsFutexWake(call) ? &SimulatedTime::ServeFutexWake : HandlerOf(call.number());
   if (handler != nullptr) {
     (this->*handler)(call);
     return true;
@@ -115,47 +106,12 @@ void SimulatedTime::ServeTimer(const TrappedCall& call) {
   Runs(thread, call.process());
 }
 
-void SimulatedTime::ServeSignal(const TrappedCall& call) {
-  quiet_ = false;
-  spins_.GoesOn(call.thread());
-  LetSpinnersLook(clocks_.NowOf(call.process()), call.thread());
-  Runs(call.thread(), call.process());
-  const pid_t receiver = ReceiverOf(call);
-  clocks_.Stir(receiver);
-  signals_.Begin(call.thread(), call.process(), receiver);
-  call.Continue();
-}
-
-void SimulatedTime::ServeFutexWake(const TrappedCall& call) {
-  quiet_ = false;
-  spins_.GoesOn(call.thread());
-  LetSpinnersLook(clocks_.NowOf(call.process()), call.thread());
-  Runs(call.thread(), call.process());
-  wakes_.Begin(call.thread(), call.process(), CallsUnderWay::kAnybody);
-  call.Continue();
-}
-
 void SimulatedTime::RefuseRing(const TrappedCall& call) {
   options_.unknowns->Count("io_uring", 0,
                            "refused: its transfers and timeouts could not be simulated");
   quiet_ = false;
   Runs(call.thread(), call.process());
   call.Error(ENOSYS);
-}
-
-pid_t SimulatedTime::ReceiverOf(const CallArguments& call) {
-  switch (call.number()) {
-    case SYS_kill:
-    case SYS_tgkill:
-    case SYS_rt_sigqueueinfo:
-    case SYS_rt_tgsigqueueinfo: {
-      // All four begin with a process; none, or less than 1, are several.
-      const auto process = static_cast<pid_t>(call.Word(0));
-      return process > 0 && clocks_.Find(process) != nullptr ? process : CallsUnderWay::kAnybody;
-    }
-    default:  // a thread or a descriptor: whose is not known
-      return CallsUnderWay::kAnybody;
-  }
 }
 
 void SimulatedTime::ServeNewProcess(const TrappedCall& call) {

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <map>
 #include <utility>
 
 #include "absl/strings/str_format.h"
@@ -246,6 +245,7 @@ void SimulatedTime::LetGo(HeldCalls::Calls::iterator call, NotifyListener& liste
   }
   switch (end) {
     case End::kTimedOut:
+      wake_times_.Forget(held.thread);
       return held.wait->TimeOut(listener, process.now);
     case End::kReady:
       return held.wait->Ready(listener, process.now);
@@ -350,51 +350,6 @@ void SimulatedTime::LetGoIfHeld(const std::vector<uint64_t>& calls, NotifyListen
     const auto it = held_.Find(call);
     if (it != held_.end()) LetGo(it, listener, End::kReady);
   }
-}
-
-void SimulatedTime::CheckSignals(pid_t process, NotifyListener& listener) {
-  // One thread handles a signal that was sent to a process: the first, if it may.
-  std::map<pid_t, uint64_t> handlers;
-  for (auto it = held_.begin(); it != held_.end();) {
-    auto next = std::next(it);
-    const HeldCall& held = it->second;
-    if (process != CallsUnderWay::kAnybody && held.process != process) {
-      it = next;
-      continue;
-    }
-    const ThreadSignals signals = SignalsOf(held.thread, *options_.clocks.threads);
-    // First the signal, then whether the call still stands: who is being killed has one
-    // or the other.
-    if (signals.killed() || !listener.StillPending(it->first)) {
-      signals_.Arrive(held.process);  // until it has died, time does not pass
-      if (!signals.killed()) held_.Take(it);
-      quiet_ = false;
-      Runs(0, 0);  // it is about to end, and whoever waits for that goes on now
-    } else if (held.wait != nullptr && !held.wait->is_clock()) {
-      const std::optional<uint64_t> mask = held.wait->mask();
-      if (signals.Due(signals.own, mask) != 0) {
-        LetGo(it, listener, End::kInterrupted);
-      } else if (held.wait->AwaitsSignal(signals.pending())) {
-        LetGo(it, listener, End::kReady);
-      } else if (signals.Due(signals.shared, mask) != 0 &&
-                 (held.thread == held.process || !handlers.contains(held.process))) {
-        handlers[held.process] = it->first;
-      }
-    }
-    it = next;
-  }
-  for (const auto& [handler, id] : handlers) {
-    if (const auto it = held_.Find(id); it != held_.end()) LetGo(it, listener, End::kInterrupted);
-  }
-  if (process == CallsUnderWay::kAnybody) last_signal_check_ns_ = RealNow();
-}
-
-void SimulatedTime::CheckSentSignals(VirtualTime before, NotifyListener& listener) {
-  signals_.Blocked([&](pid_t sender) {
-    const Process* process = clocks_.Find(sender);
-    return process == nullptr || process->now < before;
-  });
-  for (const pid_t receiver : signals_.TakeArrived()) CheckSignals(receiver, listener);
 }
 
 bool SimulatedTime::CheckTimers(NotifyListener& listener) {

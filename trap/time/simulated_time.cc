@@ -78,9 +78,8 @@ void SimulatedTime::Runs(pid_t thread, pid_t process) {
 }
 
 void SimulatedTime::DriverCall(pid_t id, pid_t thread) {
+  HeardOf(id, thread);
   Process& process = clocks_.Stopped(id, thread);
-  signals_.Stopped(thread);
-  wakes_.Stopped(thread);
   spins_.GoesOn(thread);
   clocks_.SetUsesGpu(process, thread);
   clocks_.ForgetThread(process, id, thread);

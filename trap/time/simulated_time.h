@@ -31,6 +31,7 @@
 #include "trap/time/timers/virtual_timers.h"
 #include "trap/time/transfer_call.h"
 #include "trap/time/turn_gate.h"
+#include "trap/time/wake_times.h"
 #include "trap/unknowns.h"
 
 namespace phantora {
@@ -88,6 +89,7 @@ class SimulatedTime {
   void Heard(pid_t process, pid_t thread) {
     if (thread == runner_) let_go_ = false;
     stopped_ = process;
+    HeardOf(process, thread);
     outside_.GoesOn(thread);
   }
 
@@ -143,8 +145,15 @@ class SimulatedTime {
   void ServeNewProgram(const TrappedCall& call);
   void ServeClock(const TrappedCall& call);
   void ServeSignal(const TrappedCall& call);
-  // Of a futex in shared memory.
+  // Is it a call on a futex in shared memory, and no wait?
+  static bool IsFutexWake(const CallArguments& call);
   void ServeFutexWake(const TrappedCall& call);
+  // A thread has made a call: it is not earlier than who has woken it.
+  void HeardOf(pid_t process, pid_t thread);
+  // `call` sends the receiver a signal at `now`: if that makes it go on, it does so no earlier.
+  void NotBeforeSignal(pid_t receiver, const CallArguments& call, VirtualTime now);
+  // The same for those that a call wakes who wait for a futex.
+  void NotBeforeWake(const TrappedCall& call, VirtualTime now);
   // sched_yield, which libcuda calls while a queue of its GPU is full.
   void ServeYield(const TrappedCall& call);
   void ServeVainYield(const TrappedCall& call);
@@ -249,6 +258,7 @@ class SimulatedTime {
   MessageTimes messages_;
   SpinLoops spins_;
   CallsUnderWay signals_, wakes_;    // signals sent, futexes of shared memory woken
+  WakeTimes wake_times_;             // of the latter
   std::vector<uint64_t> looks_due_;  // held calls that may look at once
   OutsidePeers peers_;
   OutsideAnswers outside_;

@@ -53,6 +53,50 @@ class CollectivesTest(ClusterTest):
         self.assertEqual(output.count("PASSED nccl_ops"), 4, output)
 
 
+class PreloadTest(ClusterTest):
+    """Ranks that are copies of one process, which has imported PyTorch."""
+
+    def run_both(self, *arguments):
+        """What each rank has written, without and with --preload, and the exit statuses."""
+        written, statuses = [], []
+        for options in ([], ["--preload", "torch"]):
+            with tempfile.TemporaryDirectory() as folder:
+                result = phantora(VENV / "python", PROGRAMS["rank_view"], *arguments,
+                                  options=["--cluster", "dgx-h100:2", "--ranks-per-host", "2", "--host-time", "fixed",
+                                           "--output", folder, *options])
+                written.append({path.name: path.read_text() for path in sorted(pathlib.Path(folder).iterdir())})
+                statuses.append(result.returncode)
+        return written, statuses
+
+    def test_a_program_does_not_notice(self):
+        written, statuses = self.run_both("one", "two")
+        self.assertEqual(statuses, [0, 0], written)
+        self.assertEqual(written[0].keys(), written[1].keys())
+        for name in written[0]:
+            self.assertEqual(*(self.without_port(text[name]) for text in written))
+        self.assertIn("random [4, 4]\n", written[1]["rank-3.out"])
+
+    @staticmethod
+    def without_port(text):
+        return re.sub(r"(?m)^.*hostname of the client socket.*\n", "", text)
+
+    def test_an_exit_status_is_the_ranks(self):
+        _, statuses = self.run_both("fail")
+        self.assertEqual(statuses, [3, 3])
+
+    def test_what_cannot_be_preloaded_is_said(self):
+        for modules, why in (("no_such_module", "No module named 'no_such_module'"),
+                             ("rank_view_gpu", "rank_view_gpu uses a GPU when it is imported")):
+            with tempfile.TemporaryDirectory() as folder:
+                pathlib.Path(folder, "rank_view_gpu.py").write_text("import torch\ntorch.ones(1, device='cuda')\n")
+                program = pathlib.Path(folder, "program.py")
+                program.write_text("print('never')\n")
+                result = phantora(VENV / "python", program, options=["--cluster", "dgx-h100:1", "--preload", modules])
+            self.assertEqual(result.returncode, 126, result.stdout + result.stderr)
+            self.assertIn(why, result.stderr)
+            self.assertNotIn("never", result.stdout)
+
+
 class TrainingTest(ClusterTest):
     def test_ddp_takes_time_for_its_gradients(self):
         output = self.run_program("ddp", options=["--host-time", "fixed"])

@@ -3,6 +3,8 @@
 #include <arpa/inet.h>
 #include <sys/socket.h>
 
+#include <algorithm>
+
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -161,6 +163,31 @@ class Variables {
   std::vector<std::pair<std::string, std::string>> variables_;
 };
 
+absl::StatusOr<Preload> PreloadOf(const std::string& modules,
+                                  const std::vector<std::string>& command, bool per_host) {
+  if (per_host) {
+    return absl::InvalidArgumentError(
+        "--preload is for ranks that phantora-run starts; torchrun and --start per-host or once "
+        "start them themselves");
+  }
+  // Names of modules, and nothing that Python would take for more than one.
+  for (absl::string_view name : absl::StrSplit(modules, ',')) {
+    const bool is_name =
+        !name.empty() && std::all_of(name.begin(), name.end(), [](unsigned char c) {
+          return absl::ascii_isalnum(c) || c == '_' || c == '.' || c >= 0x80;
+        });
+    if (!is_name) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--preload: '", name, "' is no name of a Python module"));
+    }
+  }
+  auto python = PythonCommand::Parse(command);
+  if (!python.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat("--preload: ", python.status().message()));
+  }
+  return Preload{.command = *std::move(python), .modules = modules};
+}
+
 }  // namespace
 
 bool IsLauncher(const std::vector<std::string>& command) {
@@ -197,6 +224,11 @@ absl::StatusOr<Job> PlanJob(const JobOptions& options, const std::vector<std::st
     started = IsLauncher(command) ? Started::kPerHost : Started::kPerRank;
   }
   const bool per_host = started != Started::kPerRank;
+  if (!options.preload.empty()) {
+    auto preload = PreloadOf(options.preload, command, per_host);
+    if (!preload.ok()) return preload.status();
+    job.preload = *std::move(preload);
+  }
   job.processes = hosts * (options.ranks_per_host > 0 ? options.ranks_per_host : gpus);
   Place place;
   place.locals = per_host ? 1 : options.ranks_per_host > 0 ? options.ranks_per_host : gpus;

@@ -30,6 +30,7 @@ struct JobOptions {
   std::string variables =
       "torch";                    // which kinds: "torch", "slurm", "ompi", or a list "torch,slurm"
   std::string output = "prefix";  // see RankOutput
+  std::string preload = {};       // Python modules, with commas: see Preload
   int network = 77;               // hosts have addresses in 127.network.0.0/16; see RunNetwork
 };
 
@@ -38,10 +39,12 @@ struct Job {
   std::vector<std::string> hosts;      // their names
   std::vector<std::string> addresses;  // of hosts, among those of the real machine's loopback
   std::vector<RankCommand> ranks;      // none: the command is started once, as it is
-  int processes = 1;                   // that use GPUs, as far as is known: one for each
+  std::optional<Preload> preload = {};
+  int processes = 1;  // that use GPUs, as far as is known: one for each
 };
 
-// Errors: no such cluster, more ranks than a host has GPUs, an unknown kind of variables.
+// Errors: no such cluster, more ranks than a host has GPUs, an unknown kind of variables, modules
+// for a command that is no Python program or starts the ranks itself.
 absl::StatusOr<Job> PlanJob(const JobOptions& options, const std::vector<std::string>& command);
 
 // Does the command start the ranks of a host itself?

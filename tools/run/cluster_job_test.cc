@@ -216,6 +216,29 @@ TEST_F(ClusterJobTest, ErrorsSayWhatIsWrong) {
             "--rank-env has no kind 'pbs'; there are torch, slurm, ompi, none");
 }
 
+TEST_F(ClusterJobTest, ModulesToImportBeforeRanksBegin) {
+  const JobOptions options = {.cluster = "dgx-h100:2", .preload = "torch,transformers.utils"};
+  const Job job = Plan(options, {"python3", "-u", "train.py", "--lr", "1"});
+  ASSERT_TRUE(job.preload.has_value());
+  EXPECT_EQ(job.preload->modules, "torch,transformers.utils");
+  EXPECT_EQ(job.preload->command.program, "train.py");
+  EXPECT_FALSE(Plan({.cluster = "dgx-h100"}).preload.has_value());
+  const auto error = [](JobOptions options, const std::vector<std::string>& command) {
+    return std::string(PlanJob(options, command).status().message());
+  };
+  EXPECT_NE(error(options, {"torchrun", "train.py"}).find("torchrun and --start per-host"),
+            std::string::npos);
+  EXPECT_EQ(error(options, {"./train.sh"}),
+            "--preload: the command is to begin with a Python interpreter, and not with "
+            "./train.sh");
+  for (const char* modules : {"torch,", "torch import os", "a;b", ","}) {
+    EXPECT_NE(error({.cluster = "dgx-h100", .preload = modules}, {"python3", "train.py"})
+                  .find("is no name of a Python module"),
+              std::string::npos)
+        << modules;
+  }
+}
+
 TEST_F(ClusterJobTest, NamesAndAddressesOfManyHosts) {
   const Job job = Plan({.cluster = "dgx-h100:600", .started = Started::kPerHost});
   EXPECT_EQ(job.addresses[249], "127.77.0.250");

@@ -210,6 +210,12 @@ void Parser::AddCluster() {
       ->type_name("N")
       ->needs(cluster)
       ->group(group);
+  app_.add_option("--preload", options_.job.preload,
+                  "ranks are copies of one process that has imported these Python modules: they "
+                  "start sooner and share more memory (for 'python train.py', not for torchrun)")
+      ->type_name("MODULE,...")
+      ->needs(cluster)
+      ->group(group);
   AddChoice<std::optional<bool>>(
       app_, "--share-memory", &options_.share_memory,
       {{"auto", std::nullopt}, {"on", true}, {"off", false}},

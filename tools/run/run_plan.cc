@@ -88,6 +88,7 @@ LaunchOptions RunPlan::Launched(const SessionOptions& options,
   }
   if (!job) return launch;
   launch.ranks = job->ranks;
+  launch.preload = job->preload;
   for (size_t rank = 0; rank < rank_outputs.size(); ++rank) {
     launch.ranks[rank].output = rank_outputs[rank].first;
     launch.ranks[rank].errors = rank_outputs[rank].second;

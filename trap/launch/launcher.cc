@@ -152,7 +152,7 @@ void FixAddresses() {
   char go;
   if (read(socket, &go, 1) != 1) _exit(127);
   close(socket);
-  if (!options.ranks.empty()) _exit(RunRanks(argv, options.ranks));
+  if (!options.ranks.empty()) _exit(RunRanks(argv, options.ranks, options.preload));
   ExecCommand(argv);
 }
 

@@ -36,6 +36,8 @@ struct LaunchOptions {
   // If there are any, the command is started once for each of them, by a process of its own, which
   // is then the launched command.
   std::vector<RankCommand> ranks = {};
+  // They are copies of one process.
+  std::optional<Preload> preload = {};
   // What it cannot open, if anything.
   const DeviceWall* wall = nullptr;
   // What the command may open; by default as many descriptors as this process may.

@@ -15,6 +15,7 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "trap/launch/preloader.h"
 #include "trap/log.h"
 
 namespace phantora {
@@ -23,6 +24,8 @@ namespace {
 // After SIGTERM, in steps (of simulated time, if time is simulated).
 constexpr int kStepsOfGrace = 100;
 constexpr timespec kStepOfGrace{.tv_sec = 0, .tv_nsec = 50'000'000};
+// Exit status, as a shell's for what cannot be run.
+constexpr int kCannotStart = 126;
 
 // For the signal handler.
 std::vector<pid_t>* living = nullptr;
@@ -69,18 +72,26 @@ void ExecCommand(char* const* argv) {
   _exit(error == ENOENT ? 127 : 126);
 }
 
-int RunRanks(char* const* argv, const std::vector<RankCommand>& ranks) {
+int RunRanks(char* const* argv, const std::vector<RankCommand>& ranks,
+             const std::optional<Preload>& preload) {
   std::vector<pid_t> pids(ranks.size(), 0);
   living = &pids;
   for (int signal : {SIGTERM, SIGHUP}) Handle(signal, SignalLiving);
   Handle(SIGINT, SIG_IGN);
   std::optional<int> failure;
-  for (size_t rank = 0; rank < ranks.size() && !failure; ++rank) {
+  if (preload) {
+    const absl::Status started = StartPreloaded(*preload, ranks, pids);
+    if (!started.ok()) {
+      LogError(std::string(started.message()));
+      failure = kCannotStart;
+    }
+  }
+  for (size_t rank = 0; rank < ranks.size() && !failure && !preload; ++rank) {
     pids[rank] = fork();
     if (pids[rank] == 0) RunRank(argv, ranks[rank], static_cast<uint32_t>(rank));
     if (pids[rank] > 0) continue;
     LogError(absl::StrCat("cannot start rank ", rank, ": ", strerror(errno)));
-    failure = 126;
+    failure = kCannotStart;
   }
   int steps = 0;
   const auto end_others = [&] {

@@ -3,9 +3,12 @@
 #define PHANTORA_TRAP_LAUNCH_RANK_STARTER_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "trap/launch/python_command.h"
 
 namespace phantora {
 
@@ -33,11 +36,19 @@ struct RankEnd {
   uint64_t argument() const { return uint64_t{static_cast<uint32_t>(wait_status)} << 32 | rank; }
 };
 
+// What ranks have in common before they begin (preloader.h): the command that they all run, in its
+// parts, and modules to import, with commas.
+struct Preload {
+  PythonCommand command;
+  std::string modules;
+};
+
 // Starts all ranks, waits for them and returns 0, or the exit status of the first that failed (128
 // + n if signal n ended it). When one fails, the others get SIGTERM and, five seconds of their
 // time later, SIGKILL. SIGTERM and SIGHUP are passed on to all; a terminal tells them itself of
 // its SIGINT.
-int RunRanks(char* const* argv, const std::vector<RankCommand>& ranks);
+int RunRanks(char* const* argv, const std::vector<RankCommand>& ranks,
+             const std::optional<Preload>& preload = std::nullopt);
 
 // exec, or a message and the exit status that a shell would have.
 [[noreturn]] void ExecCommand(char* const* argv);

@@ -46,6 +46,17 @@ class RankStarterTest : public testing::Test {
     char* const argv[] = {shell, option, copy.data(), nullptr};
     _exit(RunRanks(argv, ranks));
   }
+  // A Python program, by copies of a process that has imported `modules`.
+  void StartPreloaded(const std::string& program, const std::string& modules,
+                      std::vector<RankCommand> ranks) {
+    const Preload preload = {.command = {.interpreter = {"/usr/bin/python3", "-u"},
+                                         .kind = "code",
+                                         .program = program,
+                                         .arguments = {"one", "two"}},
+                             .modules = modules};
+    starter_ = fork();
+    if (starter_ == 0) _exit(RunRanks(nullptr, ranks, preload));
+  }
   int ExitStatus() {
     int status = 0;
     EXPECT_EQ(waitpid(starter_, &status, 0), starter_);
@@ -122,6 +133,50 @@ TEST_F(RankStarterTest, SignalsOfTheStarterGoToAll) {
   kill(starter_, SIGTERM);
   EXPECT_EQ(ExitStatus(), 5);
   EXPECT_EQ(output_.All(), "told\ntold\n");
+}
+
+TEST_F(RankStarterTest, CopiesOfOneProcessAreRanksLikeOthers) {
+  StartPreloaded(
+      "import os, sys, json\n"
+      "imported = 'wsgiref.headers' in sys.modules\n"
+      "os.write(1, f\"{os.environ['RANK']} {sys.argv} {__name__} {imported}\\n\".encode())\n"
+      "os.write(2, f'e {os.getppid()}\\n'.encode())\n"
+      "names = sorted(name for name in globals() if name[0] != '_')\n"
+      "os.write(1, f'{names} {sys.stdin.read()}\\n'.encode())\n",
+      "json,wsgiref.headers", Ranks(3));
+  const std::string out = output_.All(), err = errors_.All();
+  for (const char* rank : {"0", "1", "2"}) {
+    EXPECT_NE(out.find(std::string(rank) + " ['-c', 'one', 'two'] __main__ True\n"),
+              std::string::npos)
+        << out << err;
+  }
+  EXPECT_NE(out.find("['imported', 'json', 'os', 'sys'] \n"), std::string::npos)
+      << "nothing of the program that imports: " << out;
+  const std::string parent = "e " + std::to_string(starter_) + "\n";
+  EXPECT_EQ(err, parent + parent + parent);
+  EXPECT_EQ(ExitStatus(), 0);
+}
+
+TEST_F(RankStarterTest, ACopyThatFailsEndsTheOthers) {
+  StartPreloaded(
+      "import os, time\n"
+      "if os.environ['RANK'] == '1': raise ValueError('no')\n"
+      "time.sleep(1000)\n",
+      "json", Ranks(3));
+  const std::string err = errors_.All();
+  EXPECT_NE(
+      err.find("Traceback (most recent call last):\n  File \"<string>\", line 2, in <module>\n"
+               "ValueError: no\n"),
+      std::string::npos)
+      << err;
+  EXPECT_EQ(ExitStatus(), 1);
+}
+
+TEST_F(RankStarterTest, WhatCannotBeImportedIsTold) {
+  StartPreloaded("print('never')", "json,no_such_module", Ranks(2));
+  EXPECT_NE(errors_.All().find("No module named 'no_such_module'"), std::string::npos);
+  EXPECT_EQ(output_.All(), "");
+  EXPECT_EQ(ExitStatus(), 126);
 }
 
 TEST_F(RankStarterTest, ACommandThatIsNotThere) {

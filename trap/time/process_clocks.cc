@@ -466,6 +466,13 @@ void ProcessClocks::Died(pid_t id) {
   if (Process* parent = Find(process.parent)) {
     parent->now = std::max(parent->now, Shown(process));
     std::erase(parent->children, id);
+    // Its children are its parent's from now on, if that has asked for them.
+    for (const pid_t child : process.children) {
+      Process* found = Find(child);
+      if (found == nullptr || options_.parent_of(child) != process.parent) continue;
+      found->parent = process.parent;
+      parent->children.push_back(child);
+    }
   }
   if (process.uses_gpu) {
     --gpu_processes_;

@@ -475,6 +475,25 @@ TEST_F(ProcessClocksTest, MeasuredNudgesOnlyLookForWork) {
   EXPECT_EQ(device_.submits.size(), 2u);
 }
 
+TEST_F(ProcessClocksTest, WhoseParentEndsIsHisGrandparentsChildIfThatAskedForIt) {
+  for (const bool asked : {true, false}) {
+    Parents().clear();
+    ProcessClocks clocks = Make(HostTimeMode::kFixed);
+    const pid_t maker = kRank + 1, copy = kRank + 2;
+    Parents()[maker] = kRank;
+    Parents()[copy] = maker;
+    clocks.Of(kRank);
+    clocks.Of(maker);
+    clocks.Of(copy).now = At(50);
+    // PR_SET_CHILD_SUBREAPER, or some other process of the kernel's choice.
+    Parents()[copy] = asked ? kRank : 1;
+    clocks.Died(maker);
+    clocks.Died(copy);
+    EXPECT_EQ(clocks.NowOf(kRank) >= At(50), asked);
+  }
+  Parents().clear();
+}
+
 TEST_F(ProcessClocksTest, TellsOfRanksThatLiveAndHaveDied) {
   ProcessClocks clocks = Make(HostTimeMode::kFixed);
   EXPECT_EQ(clocks.last_finished(), nullptr);

@@ -28,6 +28,8 @@ def phantora(*command, options):
 
 
 class ClusterTest(unittest.TestCase):
+    PRELOAD = ("--preload", "torch")
+
     def run_program(self, name, *arguments, hosts=2, ranks=1, options=()):
         """The output of a program that PASSED in `ranks` ranks per host."""
         result = phantora(VENV / "python", PROGRAMS[name], *arguments,
@@ -49,7 +51,7 @@ class CollectivesTest(ClusterTest):
     def test_they_have_the_values_that_must_result(self):
         parts = self.parts()
         self.assertGreater(len(parts), 20)
-        output = self.run_program("nccl_ops", *parts, hosts=2, ranks=2)
+        output = self.run_program("nccl_ops", *parts, hosts=2, ranks=2, options=self.PRELOAD)
         self.assertEqual(output.count("PASSED nccl_ops"), 4, output)
 
 
@@ -59,7 +61,7 @@ class PreloadTest(ClusterTest):
     def run_both(self, *arguments):
         """What each rank has written, without and with --preload, and the exit statuses."""
         written, statuses = [], []
-        for options in ([], ["--preload", "torch"]):
+        for options in ([], self.PRELOAD):
             with tempfile.TemporaryDirectory() as folder:
                 result = phantora(VENV / "python", PROGRAMS["rank_view"], *arguments,
                                   options=["--cluster", "dgx-h100:2", "--ranks-per-host", "2", "--host-time", "fixed",
@@ -106,15 +108,15 @@ class TrainingTest(ClusterTest):
         self.assertGreater(bf16, alone)
 
     def test_fsdp(self):
-        output = self.run_program("fsdp")
+        output = self.run_program("fsdp", options=self.PRELOAD)
         self.assertIn("PASSED fsdp1", output)
         self.assertIn("PASSED fsdp2", output)
 
     def test_tensor_parallel(self):
-        self.assertIn("PASSED tensor_parallel", self.run_program("tensor_parallel", hosts=2, ranks=2))
+        self.assertIn("PASSED tensor_parallel", self.run_program("tensor_parallel", hosts=2, ranks=2, options=self.PRELOAD))
 
     def test_pipeline(self):
-        self.assertEqual(self.run_program("pipeline").count("PASSED pipeline"), 2)
+        self.assertEqual(self.run_program("pipeline", options=self.PRELOAD).count("PASSED pipeline"), 2)
 
 
 class LaunchTest(ClusterTest):

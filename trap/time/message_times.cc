@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cinttypes>
 #include <cstdio>
 #include <cstring>
 
@@ -108,29 +107,6 @@ void NameSocket(int file, uint64_t inode, Conduit& conduit) {
   conduit.outgoing = absl::StrCat(protocol, here, " ", there);
 }
 
-// An eventfd's number in the kernel (fs/eventfd.c eventfd_show_fdinfo); 0 for other files.
-uint64_t EventNumber(int file) {
-  char path[48], text[256];
-  snprintf(path, sizeof path, "/proc/self/fdinfo/%d", file);
-  const UniqueFd info(open(path, O_RDONLY | O_CLOEXEC));
-  const ssize_t length = info.valid() ? read(info.get(), text, sizeof text - 1) : -1;
-  if (length <= 0) return 0;
-  text[length] = '\0';
-  uint64_t number = 0;
-  const char* line = strstr(text, "eventfd-id:");
-  if (line != nullptr) sscanf(line, "eventfd-id: %" SCNu64, &number);
-  return number;
-}
-
-// Anonymous inodes are all one; what is not an eventfd stays as it is.
-void NameEvent(int file, Conduit& conduit) {
-  const uint64_t number = EventNumber(file);
-  if (number == 0) return;
-  conduit.kind = Conduit::Kind::kEvent;
-  conduit.stream = false;
-  conduit.incoming = conduit.outgoing = absl::StrCat("event ", number);
-}
-
 }  // namespace
 
 Conduit Conduit::Of(int file) {
@@ -147,8 +123,6 @@ Conduit Conduit::Of(int file) {
   } else if (S_ISSOCK(status.st_mode)) {
     conduit.kind = Kind::kSocket;
     NameSocket(file, status.st_ino, conduit);
-  } else if ((status.st_mode & S_IFMT) == 0) {
-    NameEvent(file, conduit);
   }
   return conduit;
 }
@@ -159,8 +133,7 @@ bool Conduit::MayBe(pid_t thread, int descriptor) {
   const ssize_t length = readlink(path, target, sizeof target);
   const absl::string_view name(target, static_cast<size_t>(std::max<ssize_t>(length, 0)));
   return absl::StartsWith(name, "pipe:") || absl::StartsWith(name, "socket:") ||
-         absl::StartsWith(name, "anon_inode:[timerfd]") ||
-         absl::StartsWith(name, "anon_inode:[eventfd]");
+         absl::StartsWith(name, "anon_inode:[timerfd]");
 }
 
 void MessageTimes::Sent(const Conduit& conduit, uint64_t bytes, VirtualTime now, pid_t sender) {

@@ -1,5 +1,4 @@
-// When the bytes in pipes and sockets were sent, and eventfds raised: who receives them cannot be
-// earlier.
+// When the bytes in pipes and sockets were sent: who receives them cannot be earlier.
 #ifndef PHANTORA_TRAP_TIME_MESSAGE_TIMES_H_
 #define PHANTORA_TRAP_TIME_MESSAGE_TIMES_H_
 
@@ -18,13 +17,13 @@ namespace phantora {
 
 // What a descriptor of a rank leads to. `file` is a copy of it.
 struct Conduit {
-  enum class Kind { kOther, kPipe, kSocket, kEvent };
+  enum class Kind { kOther, kPipe, kSocket };
   static Conduit Of(int file);
   // Asks no file system. False for files, and for pipes with a name.
   static bool MayBe(pid_t thread, int descriptor);
 
   Kind kind = Kind::kOther;
-  bool stream = true;        // bytes; otherwise datagrams, a listening socket, or an eventfd
+  bool stream = true;        // bytes; otherwise datagrams, or a listening socket
   bool nonblocking = false;  // O_NONBLOCK
   // What the descriptor is open for: one end of a pipe only receives, the other only sends.
   bool receives = true, sends = true;

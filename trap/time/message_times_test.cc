@@ -193,32 +193,16 @@ TEST(ConduitTest, BothEndsOfAConnectionAgreeAlsoWhereOneSpeaksIpv6) {
 }
 
 TEST(ConduitTest, OtherFilesAreNone) {
-  const UniqueFd file(open("/proc/self/exe", O_RDONLY));
+  const UniqueFd event(eventfd(0, EFD_CLOEXEC)), file(open("/proc/self/exe", O_RDONLY));
+  EXPECT_EQ(Conduit::Of(event.get()).kind, Conduit::Kind::kOther);
   EXPECT_EQ(Conduit::Of(file.get()).kind, Conduit::Kind::kOther);
   EXPECT_EQ(Conduit::Of(-1).kind, Conduit::Kind::kOther);
+  EXPECT_FALSE(Conduit::MayBe(getpid(), event.get()));
   EXPECT_FALSE(Conduit::MayBe(getpid(), file.get()));
   EXPECT_FALSE(Conduit::MayBe(getpid(), 1'000'000));
   EXPECT_FALSE(Conduit::MayBe(1 << 30, 0));
   const UniqueFd timer(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC));
   EXPECT_TRUE(Conduit::MayBe(getpid(), timer.get())) << "it has to be told before it is read";
-  EXPECT_EQ(Conduit::Of(timer.get()).kind, Conduit::Kind::kOther);
-}
-
-TEST(ConduitTest, AnEventfdIsTheSameForAllThatHaveIt) {
-  const UniqueFd event(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)), other(eventfd(0, EFD_CLOEXEC));
-  const UniqueFd copy(dup(event.get()));
-  const Conduit one = Conduit::Of(event.get()), two = Conduit::Of(copy.get());
-  EXPECT_EQ(one.kind, Conduit::Kind::kEvent);
-  EXPECT_TRUE(one.nonblocking);
-  EXPECT_TRUE(one.receives && one.sends);
-  EXPECT_EQ(one.outgoing, two.incoming);
-  EXPECT_NE(one.outgoing, Conduit::Of(other.get()).incoming);
-  EXPECT_TRUE(Conduit::MayBe(getpid(), event.get()));
-  MessageTimes times;
-  times.Sent(one, 8, At(5), kSender);
-  times.Sent(one, 8, At(7), kOther);
-  EXPECT_EQ(times.Received(two, 0, 8), At(7)) << "one number, whoever has added to it";
-  EXPECT_EQ(times.Received(two, 0, 8), VirtualTime());
 }
 
 }  // namespace

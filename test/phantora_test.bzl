@@ -46,8 +46,8 @@ def conformance_test(gpu, driver, host_time = "real", checked = False):
             "program_runner.py",
             "//test/tracees:all_tracees",
         ],
-        # With fixed time, illegal_access and kill_child take a minute each.
-        size = "medium" if host_time == "real" else "large",
+        # With fixed time, illegal_access and kill_child take a minute each; the others share the processors.
+        size = "large",
         exclusive = host_time != "real",
     )
 

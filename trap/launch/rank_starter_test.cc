@@ -48,9 +48,9 @@ class RankStarterTest : public testing::Test {
   }
   // A Python program, by copies of a process that has imported `modules`.
   void StartPreloaded(const std::string& program, const std::string& modules,
-                      std::vector<RankCommand> ranks) {
+                      std::vector<RankCommand> ranks, const std::string& kind = "code") {
     const Preload preload = {.command = {.interpreter = {"/usr/bin/python3", "-u"},
-                                         .kind = "code",
+                                         .kind = kind,
                                          .program = program,
                                          .arguments = {"one", "two"}},
                              .modules = modules};
@@ -170,6 +170,14 @@ TEST_F(RankStarterTest, ACopyThatFailsEndsTheOthers) {
       std::string::npos)
       << err;
   EXPECT_EQ(ExitStatus(), 1);
+}
+
+TEST_F(RankStarterTest, AFileThatIsNotThereIsToldAsTheInterpreterDoes) {
+  StartPreloaded("/nowhere/train.py", "json", Ranks(1), "file");
+  EXPECT_EQ(errors_.All(),
+            "/usr/bin/python3: can't open file '/nowhere/train.py': [Errno 2] No such file or "
+            "directory\n");
+  EXPECT_EQ(ExitStatus(), 2);
 }
 
 TEST_F(RankStarterTest, WhatCannotBeImportedIsTold) {

@@ -27,6 +27,7 @@ def main():
     import gc
     import importlib
     import importlib.machinery
+    import pkgutil
     import runpy
     import struct
     import warnings
@@ -60,7 +61,8 @@ def main():
         os.write(pids, struct.pack("i", child))
     else:
         os._exit(0)
-    os.read(go, 1)
+    if not os.read(go, 1):
+        os._exit(1)  # who starts the ranks is gone
     death_signal, killed = 1, 9  # PR_SET_PDEATHSIG, SIGKILL
     libc.prctl(death_signal, killed)
     rank_starts = 0x46F0  # kRankStarts
@@ -91,15 +93,22 @@ def main():
     try:
         if kind == "module":
             runpy._run_module_as_main(program)
-        elif kind == "file" and os.path.isdir(program):
+        elif kind == "file" and (program.endswith(".pyc") or pkgutil.get_importer(program) is not None):
+            # Compiled, or a directory or archive with a __main__.py.
             runpy.run_path(program, run_name="__main__")
         else:
             loader, path, source = None, "<string>", program
             if kind == "file":
                 path = os.path.abspath(program) if sys.version_info >= (3, 9) else program
                 loader = importlib.machinery.SourceFileLoader("__main__", path)
-                with open(program, "rb") as file:
-                    source = file.read()
+                try:
+                    with open(program, "rb") as file:
+                        source = file.read()
+                except OSError as failure:
+                    # As the interpreter says it.
+                    why = f"[Errno {failure.errno}] {failure.strerror}"
+                    print(f"{sys.executable}: can't open file {path!r}: {why}", file=sys.stderr)
+                    sys.exit(2)
             code = compile(source, path, "exec", dont_inherit=True)
             space = sys.modules["__main__"].__dict__
             annotations = {"__annotations__": {}} if "__annotations__" in space else {}

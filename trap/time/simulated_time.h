@@ -150,6 +150,8 @@ class SimulatedTime {
   void ServeFutexWake(const TrappedCall& call);
   // A thread has made a call: it is not earlier than who has woken it.
   void HeardOf(pid_t process, pid_t thread);
+  // The thread goes on into a call that may wake others: its time.
+  VirtualTime WakesOthers(const TrappedCall& call);
   // `call` sends the receiver a signal at `now`: if that makes it go on, it does so no earlier.
   void NotBeforeSignal(pid_t receiver, const CallArguments& call, VirtualTime now);
   // The same for those that a call wakes who wait for a futex.

@@ -58,13 +58,17 @@ void SimulatedTime::HeardOf(pid_t process, pid_t thread) {
   }
 }
 
-void SimulatedTime::ServeSignal(const TrappedCall& call) {
+VirtualTime SimulatedTime::WakesOthers(const TrappedCall& call) {
   spins_.GoesOn(call.thread());
-  const Process& sender = clocks_.Stopped(call.process(), call.thread(), true);
-  const VirtualTime now = ProcessClocks::SeenBy(sender, call.thread());
+  const Process& process = clocks_.Stopped(call.process(), call.thread(), true);
   quiet_ = false;
-  LetSpinnersLook(sender.now, call.thread());
+  LetSpinnersLook(process.now, call.thread());
   Runs(call.thread(), call.process());
+  return ProcessClocks::SeenBy(process, call.thread());
+}
+
+void SimulatedTime::ServeSignal(const TrappedCall& call) {
+  const VirtualTime now = WakesOthers(call);
   const pid_t receiver = ReceiverOf(call);
   clocks_.Stir(receiver);
   if (receiver != CallsUnderWay::kAnybody && receiver != call.process()) {
@@ -79,13 +83,12 @@ void SimulatedTime::NotBeforeSignal(pid_t receiver, const CallArguments& call, V
   const int number = SignalOf(call);
   if (process.now >= now || number < 1 || number > 64) return;
   const Proc& files = *options_.clocks.threads;
-  std::vector<pid_t> threads;
+  auto threads = files.Threads(receiver).value_or(std::vector<pid_t>());
   if (IsToOneThread(call)) {
-    threads.push_back(static_cast<pid_t>(call.Word(1)));
-  } else {
-    threads = files.Threads(receiver).value_or(std::vector<pid_t>());
-    if (threads.size() > kMostThreadsAsked) threads.resize(kMostThreadsAsked);
+    std::erase_if(threads,
+                  [&](pid_t thread) { return thread != static_cast<pid_t>(call.Word(1)); });
   }
+  if (threads.size() > kMostThreadsAsked) threads.resize(kMostThreadsAsked);
   const auto awaits = [&](pid_t thread) {
     const auto held = held_.OfThread(thread);
     return held != held_.end() && held->second.wait != nullptr &&
@@ -99,13 +102,7 @@ void SimulatedTime::NotBeforeSignal(pid_t receiver, const CallArguments& call, V
 }
 
 void SimulatedTime::ServeFutexWake(const TrappedCall& call) {
-  spins_.GoesOn(call.thread());
-  const Process& waker = clocks_.Stopped(call.process(), call.thread(), true);
-  const VirtualTime now = ProcessClocks::SeenBy(waker, call.thread());
-  quiet_ = false;
-  LetSpinnersLook(waker.now, call.thread());
-  Runs(call.thread(), call.process());
-  NotBeforeWake(call, now);
+  NotBeforeWake(call, WakesOthers(call));
   wakes_.Begin(call.thread(), call.process(), CallsUnderWay::kAnybody);
   call.Continue();
 }

@@ -18,6 +18,11 @@ namespace phantora {
 // first such address, as the GPU's MMU would report it.
 class AddressSpace {
  public:
+  AddressSpace() = default;
+  // The segment that was looked up last lies in this very object.
+  AddressSpace(const AddressSpace&) = delete;
+  AddressSpace& operator=(const AddressSpace&) = delete;
+
   struct Piece {
     MemoryObject* memory;
     uint64_t offset;  // in the object

@@ -163,9 +163,9 @@ EmulatedCluster::EmulatedCluster(const Options& options, Parts parts)
       } else if (most) {
         budget.per_launch = static_cast<uint64_t>(*most);
       }
-      execution_ = std::make_unique<KernelExecution>(
-          options.plan->profile.sm_architecture(), budget,
-          SkippedOutputs(options.session->skipped, pages_), &EndIsAskedFor);
+      execution_ =
+          std::make_unique<KernelExecution>(options.plan->profile.sm_architecture(), budget,
+                                            options.session->skipped, pages_, &EndIsAskedFor);
       services_.execution = execution_.get();
     }
     scheduler_.Simulate(&timelines_);

@@ -29,14 +29,14 @@ WarpError WarpErrorOf(const sass::Stop& stop, const sass::Program& program, uint
 
 }  // namespace
 
-KernelExecution::KernelExecution(int architecture, Budget budget, SkippedOutputs skipped,
-                                 std::function<bool()> is_ending)
+KernelExecution::KernelExecution(int architecture, Budget budget, Skipped skipped,
+                                 std::shared_ptr<PageStore> store, std::function<bool()> is_ending)
     : budget_(budget),
       is_ending_(std::move(is_ending)),
       reader_(architecture),
       executor_(sass::Workers::Processors()),
       finder_(&reader_, &executor_, budget.try_most, &is_ending_),
-      skipped_(std::move(skipped)) {}
+      skipped_(skipped, std::move(store)) {}
 
 bool KernelExecution::IsPossible() {
   return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&

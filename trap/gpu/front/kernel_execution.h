@@ -58,8 +58,9 @@ class KernelExecution {
 
   // `is_ending`: whether somebody wants the run to end. A kernel that is under way then is given
   // up, and none is executed from then on. May be called from any thread.
-  KernelExecution(int architecture, Budget budget, SkippedOutputs skipped,
-                  std::function<bool()> is_ending);
+  // `store`: of the GPUs' memory.
+  KernelExecution(int architecture, Budget budget, Skipped skipped,
+                  std::shared_ptr<PageStore> store, std::function<bool()> is_ending);
 
   // Does this processor have what it takes?
   static bool IsPossible();

@@ -101,7 +101,8 @@ std::shared_ptr<DeviceFile> OpenFiles::Find(pid_t process, int descriptor) {
   return it == files_.end() ? nullptr : it->second.device;
 }
 
-std::shared_ptr<DeviceFile> OpenFiles::HungUp(int keeper) {
+std::shared_ptr<DeviceFile> OpenFiles::HungUp(int keeper,
+                                              const std::function<bool(pid_t)>& is_ending) {
   auto it = keepers_.find(keeper);
   // Closing is not enough to leave epoll: the open file may have another descriptor
   // here (an event's, while its object lives), and would be reported for ever under
@@ -111,6 +112,10 @@ std::shared_ptr<DeviceFile> OpenFiles::HungUp(int keeper) {
   auto file = files_.find(it->second);
   keepers_.erase(it);
   if (file == files_.end()) return nullptr;
+  if (is_ending(file->second.opener)) {
+    file->second.owner = file->second.opener;
+    return nullptr;
+  }
   Uncount(file->second.opener);
   auto device = std::move(file->second.device);
   files_.erase(file);

@@ -5,6 +5,7 @@
 
 #include <sys/types.h>
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -29,8 +30,10 @@ class OpenFiles {
   std::shared_ptr<DeviceFile> Find(pid_t process, int descriptor);
 
   // `keeper` reported the last close. Returns the device for destruction by the
-  // caller, under its lock; nullptr if `keeper` is none of ours.
-  std::shared_ptr<DeviceFile> HungUp(int keeper);
+  // caller, under its lock; nullptr if `keeper` is none of ours, or `is_ending` says of
+  // the process that opened it that it is about to be reported dead: then the file ends
+  // with it, and not a moment earlier if that is looked at in between.
+  std::shared_ptr<DeviceFile> HungUp(int keeper, const std::function<bool(pid_t)>& is_ending);
 
   // Forgets files that live as long as the process that opened them.
   std::vector<std::shared_ptr<DeviceFile>> OwnerDied(pid_t owner);

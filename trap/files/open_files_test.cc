@@ -25,12 +25,15 @@ class OpenFilesTest : public testing::Test {
   // Serves one close, if there is one.
   void Poll() {
     epoll_event event;
-    if (epoll_wait(epoll_.get(), &event, 1, 0) == 1) files_.HungUp(event.data.fd);
+    if (epoll_wait(epoll_.get(), &event, 1, 0) == 1) {
+      files_.HungUp(event.data.fd, [this](pid_t process) { return process == ending_; });
+    }
   }
 
   UniqueFd epoll_{epoll_create1(EPOLL_CLOEXEC)};
   OpenFiles files_{epoll_.get()};
   bool destroyed_ = false;
+  pid_t ending_ = 0;
 };
 
 TEST_F(OpenFilesTest, AFileIsFoundThroughDupsAndOtherProcesses) {
@@ -65,6 +68,20 @@ TEST_F(OpenFilesTest, TheLastCloseAnywhereEndsTheDevice) {
   kill(child, SIGKILL);
   waitpid(child, nullptr, 0);
   Poll();
+  EXPECT_TRUE(destroyed_);
+  EXPECT_EQ(files_.size(), 0u);
+}
+
+TEST_F(OpenFilesTest, WhatAnEndingProcessHadEndsWithIt) {
+  auto file = files_.Add(std::make_shared<Device>(&destroyed_), getpid());
+  ASSERT_TRUE(file.ok());
+  ending_ = getpid();
+  file->reset();
+  Poll();
+  EXPECT_FALSE(destroyed_);
+  epoll_event event;
+  EXPECT_EQ(epoll_wait(epoll_.get(), &event, 1, 0), 0) << "it is told once";
+  files_.OwnerDied(getpid()).clear();
   EXPECT_TRUE(destroyed_);
   EXPECT_EQ(files_.size(), 0u);
 }

@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <map>
+#include <set>
 
 #include "trap/linux/process_source.h"
 
@@ -15,6 +16,7 @@ class FakeProcesses : public ProcessSource {
  public:
   std::map<pid_t, pid_t> process_of;
   std::map<pid_t, pid_t> parent_of;
+  std::set<pid_t> ending;
   bool out_of_descriptors = false;
   std::function<void()> before_answer = [] {};
   int looks = 0;
@@ -36,6 +38,7 @@ class FakeProcesses : public ProcessSource {
     const auto it = parent_of.find(process);
     return it == parent_of.end() ? 0 : it->second;
   }
+  bool IsEnding(pid_t process) override { return ending.count(process) > 0; }
   absl::StatusOr<UniqueFd> Open(pid_t process) override {
     if (out_of_descriptors) return absl::ResourceExhaustedError("none");
     last_pidfd = eventfd(0, EFD_CLOEXEC);

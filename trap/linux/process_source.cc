@@ -5,6 +5,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <string_view>
@@ -14,6 +15,9 @@
 
 namespace phantora {
 namespace {
+
+// PF_EXITING of include/linux/sched.h: set before a thread lets go of memory and files.
+constexpr unsigned kExiting = 0x4;
 
 UniqueFd OpenSpare() { return UniqueFd(open("/", O_PATH | O_CLOEXEC)); }
 
@@ -63,6 +67,22 @@ absl::StatusOr<pid_t> KernelProcesses::ProcessOf(pid_t thread) {
 }
 
 pid_t KernelProcesses::ParentOf(pid_t process) { return phantora::ParentOf(process); }
+
+bool KernelProcesses::IsEnding(pid_t process) {
+  const Proc& proc = Proc::Host();
+  const auto threads = proc.Threads(process);
+  if (!threads) return !HasThread(process, process);
+  return std::all_of(threads->begin(), threads->end(), [&](pid_t thread) {
+    char text[512];
+    if (!proc.Read(thread, "stat", text)) return errno == ENOENT || errno == ESRCH;
+    // After the name in brackets: its state, five numbers, and its flags (proc(5)).
+    const char* name_ends = std::strrchr(text, ')');
+    unsigned flags = 0;
+    return name_ends != nullptr &&
+           sscanf(name_ends + 1, " %*c %*d %*d %*d %*d %*d %u", &flags) == 1 &&
+           (flags & kExiting) != 0;
+  });
+}
 
 absl::StatusOr<UniqueFd> KernelProcesses::Open(pid_t process) {
   UniqueFd pidfd(static_cast<int>(syscall(SYS_pidfd_open, process, 0)));

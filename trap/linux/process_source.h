@@ -20,6 +20,9 @@ class ProcessSource {
   virtual absl::StatusOr<pid_t> ProcessOf(pid_t thread) = 0;
   // 0 if it is gone.
   virtual pid_t ParentOf(pid_t process) = 0;
+  // Are all of its threads past their last instruction, so that the kernel takes away what it has,
+  // or is it gone already?
+  virtual bool IsEnding(pid_t process) = 0;
   // A pidfd. NotFound, or ResourceExhausted.
   virtual absl::StatusOr<UniqueFd> Open(pid_t process) = 0;
 };
@@ -31,6 +34,7 @@ class KernelProcesses : public ProcessSource {
   bool HasThread(pid_t process, pid_t thread) override;
   absl::StatusOr<pid_t> ProcessOf(pid_t thread) override;
   pid_t ParentOf(pid_t process) override;
+  bool IsEnding(pid_t process) override;
   absl::StatusOr<UniqueFd> Open(pid_t process) override;
 
  private:

@@ -4,11 +4,15 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <fstream>
 #include <functional>
 #include <map>
+#include <string>
+#include <thread>
 #include <vector>
 
 #include "trap/linux/fake_listener.h"
@@ -139,6 +143,42 @@ TEST(KernelProcessesTest, ADeadProcessIsNotFound) {
   EXPECT_TRUE(absl::IsNotFound(processes.ProcessOf(child).status()));
   EXPECT_TRUE(absl::IsNotFound(processes.Open(child).status()));
   EXPECT_FALSE(processes.HasThread(child, child));
+}
+
+TEST(KernelProcessesTest, OnlyAProcessWithoutALivingThreadIsEnding) {
+  KernelProcesses processes;
+  EXPECT_FALSE(processes.IsEnding(getpid()));
+  // One that has ended and whose parent has not asked yet.
+  const pid_t ended = fork();
+  if (ended == 0) _exit(0);
+  siginfo_t info;
+  ASSERT_EQ(waitid(P_PID, ended, &info, WEXITED | WNOWAIT), 0);
+  EXPECT_TRUE(processes.IsEnding(ended));
+  waitpid(ended, nullptr, 0);
+  EXPECT_TRUE(processes.IsEnding(ended));
+  // One whose first thread has ended, and another lives.
+  int pipes[2];
+  ASSERT_EQ(pipe(pipes), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    close(pipes[1]);
+    std::thread([end = pipes[0]] {
+      char byte;
+      _exit(read(end, &byte, 1) == 0 ? 0 : 1);
+    }).detach();
+    syscall(SYS_exit, 0);  // of this thread
+  }
+  close(pipes[0]);
+  const std::string first = "/proc/" + std::to_string(child) + "/stat";
+  for (std::string state; state != "Z";) {
+    std::string number, name;
+    std::ifstream(first) >> number >> name >> state;
+  }
+  EXPECT_FALSE(processes.IsEnding(child));
+  close(pipes[1]);
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
 }
 
 TEST(KernelProcessesTest, CallersAreKnownWithoutAFreeDescriptor) {

@@ -177,7 +177,10 @@ void CallDispatch::ServeDeviceCall(const TrappedCall& call) {
 void CallDispatch::Ready(int descriptor) {
   if (const auto process = tracees_.Died(descriptor)) return ProcessDied(*process);
   std::lock_guard lock(*options_.machine_lock);
-  open_files_.HungUp(descriptor).reset();
+  const auto is_ending = [this](pid_t process) {
+    return tracees_.Find(process) != nullptr && options_.processes->IsEnding(process);
+  };
+  open_files_.HungUp(descriptor, is_ending).reset();
 }
 
 void CallDispatch::ProcessDied(pid_t process) {

@@ -10,12 +10,24 @@ namespace {
 
 using nccl::Entry;
 
+// What NVSwitch does with them.
+enum class Switch { kMoves, kAdds, kAddsAndCompares };
 constexpr struct {
   const char* name;
   int64_t bytes;
-} kTypes[] = {{"int8", 1},    {"uint8", 1},    {"int32", 4},      {"uint32", 4},
-              {"int64", 8},   {"uint64", 8},   {"float16", 2},    {"float32", 4},
-              {"float64", 8}, {"bfloat16", 2}, {"float8e4m3", 1}, {"float8e5m2", 1}};
+  Switch nvls;
+} kTypes[] = {{"int8", 1, Switch::kMoves},
+              {"uint8", 1, Switch::kMoves},
+              {"int32", 4, Switch::kAddsAndCompares},
+              {"uint32", 4, Switch::kAddsAndCompares},
+              {"int64", 8, Switch::kAddsAndCompares},
+              {"uint64", 8, Switch::kAddsAndCompares},
+              {"float16", 2, Switch::kAddsAndCompares},
+              {"float32", 4, Switch::kAdds},
+              {"float64", 8, Switch::kAdds},
+              {"bfloat16", 2, Switch::kAddsAndCompares},
+              {"float8e4m3", 1, Switch::kMoves},
+              {"float8e5m2", 1, Switch::kMoves}};
 constexpr const char* kReductions[] = {"sum", "prod", "max", "min", "avg", "premulsum"};
 constexpr const char* kOperationNames[nccl::kOperations] = {
     "Broadcast", "Reduce", "AllGather", "ReduceScatter", "AllReduce", "Send", "Recv"};
@@ -36,12 +48,24 @@ bool Reduces(const Entry& entry) {
          entry.operation == nccl::Operation::kAllReduce;
 }
 
+bool NvlsCombines(const Entry& entry) {
+  if (!Reduces(entry)) return true;
+  const Switch can = entry.type < std::size(kTypes) ? kTypes[entry.type].nvls : Switch::kMoves;
+  if (entry.reduction == nccl::kSum) return can != Switch::kMoves;
+  const bool compares = entry.reduction == nccl::kMin || entry.reduction == nccl::kMax;
+  return compares && can == Switch::kAddsAndCompares;
+}
+
 int64_t NcclTypeBytes(uint8_t type) { return type < std::size(kTypes) ? kTypes[type].bytes : 0; }
 
 int64_t OperationBytes(const Entry& entry, int ranks) {
   const bool all = entry.operation == nccl::Operation::kAllGather ||
                    entry.operation == nccl::Operation::kReduceScatter;
   return static_cast<int64_t>(entry.count) * NcclTypeBytes(entry.type) * (all ? ranks : 1);
+}
+
+CollectiveWork WorkOf(const Entry& entry, int ranks, const std::optional<NcclGiven>& given) {
+  return {entry.operation, OperationBytes(entry, ranks), NvlsCombines(entry), given};
 }
 
 const char* NameOf(nccl::Operation operation) {

@@ -38,6 +38,27 @@ TEST(NcclOperationTest, DescriptionsNameWhatMatters) {
   EXPECT_EQ(Describe(Make(Operation::kReceive, 11, 0)), "Recv of 6 float8e5m2 from rank 3");
 }
 
+TEST(NcclOperationTest, SwitchesCombineSumsOfMostTypes) {
+  constexpr uint8_t kInt8 = 0, kUint64 = 5, kFloat32 = 7, kBfloat16 = 9, kFloat8 = 10;
+  const auto combines = [](uint8_t type, uint8_t reduction) {
+    return NvlsCombines(Make(Operation::kAllReduce, type, reduction));
+  };
+  for (const uint8_t type : {kUint64, kFloat32, kBfloat16}) {
+    EXPECT_TRUE(combines(type, nccl::kSum)) << int{type};
+    EXPECT_EQ(combines(type, nccl::kMax), type != kFloat32) << int{type};
+    EXPECT_EQ(combines(type, nccl::kMin), type != kFloat32) << int{type};
+    EXPECT_FALSE(combines(type, nccl::kAvg)) << int{type};
+    EXPECT_FALSE(combines(type, nccl::kPreMulSum)) << int{type};
+    EXPECT_FALSE(combines(type, nccl::kProd)) << int{type};
+  }
+  for (const uint8_t type : {kInt8, kFloat8, uint8_t{255}}) {
+    EXPECT_FALSE(combines(type, nccl::kSum)) << int{type};
+  }
+  EXPECT_TRUE(NvlsCombines(Make(Operation::kAllGather, kInt8, nccl::kProd)));
+  const CollectiveWork work = WorkOf(Make(Operation::kReduceScatter, kFloat32, nccl::kAvg), 5);
+  EXPECT_EQ(work, (CollectiveWork{Operation::kReduceScatter, 6 * 4 * 5, false}));
+}
+
 // What a rank sends in a reduce-scatter, and receives in an all-gather, is larger than `count`.
 TEST(NcclOperationTest, BytesAreOfTheLargerSide) {
   EXPECT_EQ(OperationBytes(Make(Operation::kAllGather, 7, 0), 5), 6 * 4 * 5);

@@ -108,39 +108,30 @@ std::shared_ptr<const TransferPlan> NcclPlanner::Make(const Communicator& commun
 }
 
 std::shared_ptr<const TransferPlan> NcclPlanner::Collective(const Communicator& communicator,
-                                                            nccl::Operation operation,
-                                                            int64_t bytes, bool now) {
-  return PlanOf(communicator, operation, bytes, std::nullopt, now);
-}
-
-std::shared_ptr<const TransferPlan> NcclPlanner::GivenCollective(const Communicator& communicator,
-                                                                 nccl::Operation operation,
-                                                                 int64_t bytes,
-                                                                 const NcclGiven& given, bool now) {
-  return PlanOf(communicator, operation, bytes, given, now);
-}
-
-std::shared_ptr<const TransferPlan> NcclPlanner::PlanOf(const Communicator& communicator,
-                                                        nccl::Operation operation, int64_t bytes,
-                                                        const std::optional<NcclGiven>& given,
-                                                        bool now) {
+                                                            const CollectiveWork& work, bool now) {
   Known& known = Of(communicator);
   if (known.collectives.size() > kMostPlans) known.collectives.clear();
-  auto [it, made] = known.collectives.try_emplace({operation, bytes, given});
+  auto [it, made] = known.collectives.try_emplace(work);
   if (made || (now && it->second->adaptive)) {
-    const NcclCollective collective = CollectiveOf(operation);
+    const NcclCollective collective = CollectiveOf(work.operation);
     NcclLimits limits = known.limits;
-    if (given) {
-      NcclAllowed& allowed = limits.allowed[static_cast<size_t>(collective)];
+    NcclAllowed& allowed = limits.allowed[static_cast<size_t>(collective)];
+    const auto allow = [&allowed](NcclAlgorithm algorithm) -> bool& {
+      return allowed.algorithm[static_cast<size_t>(algorithm)];
+    };
+    if (work.given) {
       allowed.algorithm.fill(false);
-      allowed.algorithm[static_cast<size_t>(given->algorithm)] = true;
+      allow(work.given->algorithm) = true;
       allowed.protocol.fill(false);
-      allowed.protocol[static_cast<size_t>(given->protocol)] = true;
+      allowed.protocol[static_cast<size_t>(work.given->protocol)] = true;
+    } else if (!work.nvls) {
+      allow(NcclAlgorithm::kNvls) = allow(NcclAlgorithm::kNvlsTree) = false;
     }
-    it->second = Make(communicator,
-                      PlanCollective(*fabric_, known.topology, communicator.places, collective,
-                                     bytes, limits, static_cast<uint64_t>(communicator.number)),
-                      Adapts() && known.topology.nodes > 1);
+    it->second =
+        Make(communicator,
+             PlanCollective(*fabric_, known.topology, communicator.places, collective, work.bytes,
+                            limits, static_cast<uint64_t>(communicator.number)),
+             Adapts() && known.topology.nodes > 1);
   }
   return it->second;
 }

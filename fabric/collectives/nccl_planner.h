@@ -23,11 +23,7 @@ class NcclPlanner : public TransferPlanner {
       : fabric_(fabric), memory_bytes_per_s_(memory_bytes_per_s), failed_(std::move(failed)) {}
 
   std::shared_ptr<const TransferPlan> Collective(const Communicator& communicator,
-                                                 nccl::Operation operation, int64_t bytes,
-                                                 bool now) override;
-  std::shared_ptr<const TransferPlan> GivenCollective(const Communicator& communicator,
-                                                      nccl::Operation operation, int64_t bytes,
-                                                      const NcclGiven& given, bool now) override;
+                                                 const CollectiveWork& work, bool now) override;
   std::shared_ptr<const TransferPlan> Message(const Communicator& communicator, int from, int to,
                                               int64_t bytes, int messages, bool now) override;
   void Forget() override;
@@ -39,15 +35,10 @@ class NcclPlanner : public TransferPlanner {
   struct Known {
     NcclLimits limits;
     NcclTopology topology;
-    std::map<std::tuple<nccl::Operation, int64_t, std::optional<NcclGiven>>,
-             std::shared_ptr<const TransferPlan>>
-        collectives;
+    std::map<CollectiveWork, std::shared_ptr<const TransferPlan>> collectives;
     std::map<std::tuple<int, int, int64_t, int>, std::shared_ptr<const TransferPlan>> messages;
   };
   Known& Of(const Communicator& communicator);
-  std::shared_ptr<const TransferPlan> PlanOf(const Communicator& communicator,
-                                             nccl::Operation operation, int64_t bytes,
-                                             const std::optional<NcclGiven>& given, bool now);
   std::shared_ptr<const TransferPlan> Make(const Communicator& communicator,
                                            const absl::StatusOr<Plan>& plan, bool adaptive);
 

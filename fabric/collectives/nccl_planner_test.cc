@@ -34,7 +34,7 @@ class NcclPlannerTest : public testing::Test {
     communicator_.number = 1;
   }
   auto AllReduce(int64_t bytes) {
-    return planner_->Collective(communicator_, nccl::Operation::kAllReduce, bytes, false);
+    return planner_->Collective(communicator_, {.bytes = bytes}, false);
   }
 
   std::unique_ptr<ClusterFabric> fabric_;
@@ -56,13 +56,25 @@ TEST_F(NcclPlannerTest, PlansAreKeptUntilRoutesChange) {
 TEST_F(NcclPlannerTest, WhatNcclHasChosenIsTaken) {
   On("dgx-h100:1");
   const auto given = [this](NcclAlgorithm algorithm, NcclProtocol protocol) {
-    return planner_->GivenCollective(communicator_, nccl::Operation::kAllReduce, 64 * kMib,
-                                     {algorithm, protocol}, false);
+    return planner_->Collective(
+        communicator_, {.bytes = 64 * kMib, .given = NcclGiven{algorithm, protocol}}, false);
   };
   EXPECT_EQ(AllReduce(64 * kMib)->name, "NVLS Simple");
   EXPECT_EQ(given(NcclAlgorithm::kRing, NcclProtocol::kLl128)->name, "Ring LL128");
   EXPECT_EQ(given(NcclAlgorithm::kTree, NcclProtocol::kSimple)->name, "Tree Simple");
   EXPECT_EQ(AllReduce(64 * kMib)->name, "NVLS Simple");
+}
+
+TEST_F(NcclPlannerTest, SwitchesDoNotCombineAllThereIs) {
+  On("dgx-h100:1");
+  const auto name = [this](bool nvls) {
+    return planner_->Collective(communicator_, {.bytes = 64 * kMib, .nvls = nvls}, false)->name;
+  };
+  EXPECT_EQ(name(true), "NVLS Simple");
+  EXPECT_EQ(name(false), "Ring Simple");
+  On("dgx-h100:2");
+  EXPECT_EQ(name(true), "NVLSTree Simple");
+  EXPECT_EQ(name(false), "Ring LL128");
 }
 
 TEST_F(NcclPlannerTest, AdaptivePlansAreMadeAnewWhenTheyStart) {
@@ -83,7 +95,7 @@ TEST_F(NcclPlannerTest, AdaptivePlansAreMadeAnewWhenTheyStart) {
   for (int i = 0; i < 50; ++i) {
     fabric_->network().Start(VirtualTime(), {{uplink, 1}, {uplink + 1, 1}}, 1e12, 0);
   }
-  const auto now = planner_->Collective(communicator_, nccl::Operation::kAllReduce, kMib, true);
+  const auto now = planner_->Collective(communicator_, {.bytes = kMib}, true);
   EXPECT_EQ(uses(*now)[uplink], 0);
   EXPECT_EQ(now->latency, plan->latency);
   EXPECT_EQ(AllReduce(kMib), now);
@@ -95,7 +107,7 @@ TEST_F(NcclPlannerTest, OthersAreNot) {
   On("roce-leaf-spine:8");
   const auto plan = AllReduce(kMib);
   EXPECT_FALSE(plan->adaptive);
-  EXPECT_EQ(planner_->Collective(communicator_, nccl::Operation::kAllReduce, kMib, true), plan);
+  EXPECT_EQ(planner_->Collective(communicator_, {.bytes = kMib}, true), plan);
 }
 
 TEST_F(NcclPlannerTest, QueuePairsAreHashedApart) {

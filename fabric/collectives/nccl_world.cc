@@ -67,10 +67,11 @@ NcclWorld::Occupancy NcclWorld::OccupancyOf(const NcclEndpoint& endpoint,
             ? options_.planner->Message(
                   communicator, endpoint.rank, entry.peer, bytes,
                   sends.Beside(OneMachine(communicator, endpoint.rank, entry.peer)), false)
-        : i < given.size()
-            ? options_.planner->GivenCollective(communicator, entry.operation, bytes, given[i],
-                                                false)
-            : options_.planner->Collective(communicator, entry.operation, bytes, false);
+            : options_.planner->Collective(
+                  communicator,
+                  WorkOf(entry, communicator.ranks(),
+                         i < given.size() ? std::optional(given[i]) : std::nullopt),
+                  false);
     most.sms = std::max(most.sms, plan->sms);
     most.memory_share = std::max(most.memory_share, plan->memory_share);
   }
@@ -226,11 +227,9 @@ void NcclWorld::MakePlan(Operation& operation, const Communicator& communicator,
         sender == tickets_.end() ? 1
                                  : sender->second.sends.Beside(OneMachine(communicator, from, to)),
         now);
-  } else if (operation.given) {
-    operation.plan = options_.planner->GivenCollective(communicator, entry.operation, bytes,
-                                                       *operation.given, now);
   } else {
-    operation.plan = options_.planner->Collective(communicator, entry.operation, bytes, now);
+    operation.plan = options_.planner->Collective(
+        communicator, WorkOf(entry, communicator.ranks(), operation.given), now);
   }
 }
 

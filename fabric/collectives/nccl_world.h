@@ -19,6 +19,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/types/span.h"
 #include "clock/virtual_time.h"
+#include "fabric/collectives/collective_work.h"
 #include "fabric/collectives/communicators.h"
 #include "fabric/collectives/nccl_cost.h"
 #include "fabric/collectives/nccl_operation.h"
@@ -49,30 +50,14 @@ struct TransferPlan {
   std::string lost;
 };
 
-// What NCCL itself has chosen for a collective, where it is the program's own.
-struct NcclGiven {
-  NcclAlgorithm algorithm = NcclAlgorithm::kRing;
-  NcclProtocol protocol = NcclProtocol::kSimple;
-  auto operator<=>(const NcclGiven&) const = default;
-};
-
 class TransferPlanner {
  public:
   virtual ~TransferPlanner() = default;
-  // `bytes`: of the larger of what a rank sends and receives. All that begin in one communicator
-  // at once are planned one by one. `now`: it starts to move, and ways that depend on what the
-  // network carries are to be chosen; else a plan will do that was made before.
+  // All that begin in one communicator at once are planned one by one. `now`: it starts to move,
+  // and ways that depend on what the network carries are to be chosen; else a plan will do that was
+  // made before.
   virtual std::shared_ptr<const TransferPlan> Collective(const Communicator& communicator,
-                                                         nccl::Operation operation, int64_t bytes,
-                                                         bool now) = 0;
-  // The same where the algorithm and the protocol are given.
-  virtual std::shared_ptr<const TransferPlan> GivenCollective(const Communicator& communicator,
-                                                              nccl::Operation operation,
-                                                              int64_t bytes, const NcclGiven& given,
-                                                              bool now) {
-    static_cast<void>(given);
-    return Collective(communicator, operation, bytes, now);
-  }
+                                                         const CollectiveWork& work, bool now) = 0;
   // Between two ranks of it; one of `messages` that the sender sends at once to GPUs of its own
   // machine, or of others, whichever this one goes to.
   virtual std::shared_ptr<const TransferPlan> Message(const Communicator& communicator, int from,

@@ -33,9 +33,9 @@ class FakePlanner : public TransferPlanner {
  public:
   explicit FakePlanner(FlowNetwork* network) : link_(network->AddLink(1e6)) {}
 
-  std::shared_ptr<const TransferPlan> Collective(const Communicator&, Operation, int64_t bytes,
+  std::shared_ptr<const TransferPlan> Collective(const Communicator&, const CollectiveWork& work,
                                                  bool) override {
-    return Make("collective", 10, bytes, 3);
+    return Make("collective", 10, work.bytes, 3);
   }
   std::shared_ptr<const TransferPlan> Message(const Communicator&, int from, int to, int64_t bytes,
                                               int messages, bool) override {

@@ -12,7 +12,7 @@ class ChangingNetworkTest : public testing::Test {
   class Planner : public TransferPlanner {
    public:
     explicit Planner(NetworkGraph* graph) : graph_(graph) {}
-    std::shared_ptr<const TransferPlan> Collective(const Communicator&, Operation, int64_t bytes,
+    std::shared_ptr<const TransferPlan> Collective(const Communicator&, const CollectiveWork& work,
                                                    bool) override {
       ++asked;
       if (kept != nullptr) return kept;
@@ -21,7 +21,7 @@ class ChangingNetworkTest : public testing::Test {
       plan.latency = VirtualSpan::Microseconds(10);
       const Route route = graph_->RouteBetween(0, 1, Multipath::kEcmp);
       if (route.exists) {
-        plan.parts.push_back({route.uses, static_cast<double>(bytes), 0});
+        plan.parts.push_back({route.uses, static_cast<double>(work.bytes), 0});
       } else {
         plan.no_way = absl::StrCat("host 0 has no way to host 1 since ", graph_->WhyNoWay(0, 1));
         plan.patience = VirtualSpan::Microseconds(5000);
@@ -32,7 +32,7 @@ class ChangingNetworkTest : public testing::Test {
     }
     std::shared_ptr<const TransferPlan> Message(const Communicator& communicator, int, int,
                                                 int64_t bytes, int, bool now) override {
-      return Collective(communicator, Operation::kSend, bytes, now);
+      return Collective(communicator, {.operation = Operation::kSend, .bytes = bytes}, now);
     }
     void Forget() override { kept = nullptr; }
     std::shared_ptr<const TransferPlan> kept;

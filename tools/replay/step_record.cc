@@ -18,7 +18,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int kVersion = 1;
+constexpr int kVersion = 2;
 constexpr int kMostHosts = 1 << 16, kMostGpus = 1 << 10;
 constexpr size_t kMostFileBytes = size_t{1} << 30;
 // 13 days.
@@ -57,7 +57,8 @@ Json JsonOf(const StepRecord::Communicator& communicator) {
 Json JsonOf(const StepRecord::Operation& operation) {
   Json collectives = Json::array();
   for (const auto& collective : operation.collectives) {
-    collectives.push_back({static_cast<int>(collective.operation), collective.bytes});
+    collectives.push_back(
+        {static_cast<int>(collective.operation), collective.bytes, collective.nvls ? 1 : 0});
   }
   return Json::array({operation.communicator, collectives});
 }
@@ -149,11 +150,12 @@ StepRecord::Operation OperationOf(Reader& reader, const Json& json, size_t commu
   operation.communicator = static_cast<uint32_t>(
       reader.Integer(json[0], "communicator", 0, static_cast<int64_t>(communicators) - 1));
   for (const Json& collective : reader.Array(json[1], "collectives", 0, 1 << 17)) {
-    if (reader.Array(collective, "collective", 2).empty()) break;
+    if (reader.Array(collective, "collective", 3).empty()) break;
     // Sends and receives come last, and are none.
     operation.collectives.push_back({static_cast<nccl::Operation>(reader.Integer(
                                          collective[0], "operation", 0, nccl::kOperations - 1)),
-                                     reader.Integer(collective[1], "bytes", 0, kMostBytes)});
+                                     reader.Integer(collective[1], "bytes", 0, kMostBytes),
+                                     reader.Integer(collective[2], "nvls", 0, 1) != 0});
   }
   if (operation.collectives.empty()) reader.Fail("an operation does nothing");
   return operation;
@@ -233,7 +235,9 @@ absl::StatusOr<StepRecord> ParseStepRecord(const std::string& text) {
   if (!json.is_object()) return absl::InvalidArgumentError("it is no JSON object");
   Reader reader;
   StepRecord record;
-  reader.Integer(Reader::Of(json, "version"), "version", kVersion, kVersion);
+  if (Reader::Of(json, "version") != Json(kVersion)) {
+    reader.Fail("it is of another version of phantora-run (--record-step): record the step again");
+  }
   for (const auto& [key, to] : {std::pair{"cluster", &record.cluster}, {"gpu", &record.gpu}}) {
     const Json& name = Reader::Of(json, key);
     if (name.is_string()) *to = name.get<std::string>();

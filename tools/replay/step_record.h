@@ -11,12 +11,12 @@
 #include "absl/status/statusor.h"
 #include "clock/virtual_time.h"
 #include "fabric/cluster/gpu_place.h"
-#include "fabric/library/wire.h"
+#include "fabric/collectives/collective_work.h"
 
 namespace phantora {
 
 // The file is JSON, an object with these keys; times are picoseconds since the start of the run.
-//   version        1
+//   version        2
 //   cluster        its name, without the number of hosts
 //   gpu            their personality
 //   hosts, gpus    hosts of the cluster, GPUs of each that have a rank
@@ -26,9 +26,10 @@ namespace phantora {
 //   lost_releases  semaphores waited for whose writer is not known
 //   communicators  [{number, places: [[host, gpu], ...], algorithm, protocol, min_channels, ...}]
 //                  places by rank; the settings are those of nccl::Settings
-//   operations     [[communicator, [[operation, bytes], ...]], ...]; communicator is an index,
-//                  operation a number of nccl::Operation, bytes what the larger of a rank's buffers
-//                  has. What one NCCL group does, in turn
+//   operations     [[communicator, [[operation, bytes, nvls], ...]], ...]; communicator is an
+//                  index, operation a number of nccl::Operation, bytes what the larger of a rank's
+//                  buffers has, nvls 1 if a switch can combine it. What one NCCL group does, in
+//                  turn
 //   names          of kernels
 //   nodes          [[channel, engine, name, operation, submitted, start, end, alone, demand, level,
 //                  memory, [after, ...]], ...] in the order in which they asked for their engines.
@@ -57,11 +58,8 @@ struct StepRecord {
     uint32_t demand = 1, level = 0, memory = 0;
     std::vector<uint32_t> after;
   };
-  struct Collective {
-    nccl::Operation operation = nccl::Operation::kAllReduce;
-    int64_t bytes = 0;
-    bool operator==(const Collective&) const = default;
-  };
+  // What NCCL itself had chosen, where it was the program's own, is not kept.
+  using Collective = CollectiveWork;
   struct Operation {
     uint32_t communicator = 0;
     std::vector<Collective> collectives;

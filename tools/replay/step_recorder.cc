@@ -95,7 +95,8 @@ int StepRecorder::OperationOf(uint64_t shared) {
   }
   std::string key = absl::StrCat(communicator->second);
   for (const auto& collective : described->collectives) {
-    absl::StrAppend(&key, " ", static_cast<int>(collective.operation), " ", collective.bytes);
+    absl::StrAppend(&key, " ", static_cast<int>(collective.operation), " ", collective.bytes,
+                    collective.nvls ? "" : " -");
   }
   const auto [operation, made] =
       operations_.try_emplace(std::move(key), static_cast<int>(record_.operations.size()));

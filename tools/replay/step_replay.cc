@@ -124,8 +124,8 @@ class ReplayedNccl {
     int sms = 1;
     double memory_share = 0;
     for (const auto& collective : operation.collectives) {
-      const auto plan = planner_.Collective(communicators_[operation.communicator][0],
-                                            collective.operation, collective.bytes, false);
+      const auto plan =
+          planner_.Collective(communicators_[operation.communicator][0], collective, false);
       sms = std::max(sms, plan->sms);
       memory_share = std::max(memory_share, plan->memory_share);
     }
@@ -159,8 +159,7 @@ class ReplayedNccl {
       const auto [node, communicator] = flows_start_.begin()->second;
       flows_start_.erase(flows_start_.begin());
       const auto& collective = CollectiveOf(node);
-      const auto plan =
-          planner_.Collective(*communicator, collective.operation, collective.bytes, true);
+      const auto plan = planner_.Collective(*communicator, collective, true);
       if (!plan->no_way.empty() && error_.empty()) error_ = plan->no_way;
       UnderWay& under_way = under_way_.at(node);
       for (const TransferPlan::Part& part : plan->parts) {
@@ -192,8 +191,7 @@ class ReplayedNccl {
     UnderWay& under_way = under_way_[node];
     for (const Communicator& communicator : communicators_[operation.communicator]) {
       const auto& collective = operation.collectives[under_way.collective];
-      const auto plan =
-          planner_.Collective(communicator, collective.operation, collective.bytes, false);
+      const auto plan = planner_.Collective(communicator, collective, false);
       flows_start_.emplace(now + plan->latency, std::pair(node, &communicator));
       ++under_way.parts;
     }

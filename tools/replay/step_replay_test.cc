@@ -206,14 +206,14 @@ TEST_F(StepReplayTest, TheFileSaysTheSame) {
 
 TEST(StepRecordFile, NonsenseIsRefused) {
   const std::string head =
-      R"({"version":1,"cluster":"x","hosts":1,"gpus":2,"sms":4,"memory_bytes_per_s":1e9,)"
+      R"({"version":2,"cluster":"x","hosts":1,"gpus":2,"sms":4,"memory_bytes_per_s":1e9,)"
       R"("lost_releases":0,)";
   const std::string settings =
       R"("algorithm":"","protocol":"","min_channels":-1,"max_channels":-1,"nvls":-1,)"
       R"("collnet":-1,"queue_pairs":-1)";
   const std::string communicators =
       R"("communicators":[{"number":1,"places":[[0,0],[0,1]],)" + settings + "}],";
-  const std::string operations = R"("operations":[[0,[[4,64]]]],"names":["k"],)";
+  const std::string operations = R"("operations":[[0,[[4,64,1]]]],"names":["k"],)";
   const std::string waits = R"("waits":[])";
   EXPECT_TRUE(ParseStepRecord(head + communicators + operations +
                               R"("nodes":[[0,0,-1,0,1,2,3,0,1,0,0,[]]],)" + waits + "}")

@@ -59,7 +59,7 @@ std::optional<StepRecorder::Options::Described> DescribeOperation(NcclRuntime& n
   StepRecorder::Options::Described described = {
       {communicator.number, communicator.places, communicator.settings}, {}};
   for (const nccl::Entry& entry : pending.entries) {
-    described.collectives.push_back({entry.operation, OperationBytes(entry, communicator.ranks())});
+    described.collectives.push_back(WorkOf(entry, communicator.ranks()));
   }
   return described;
 }

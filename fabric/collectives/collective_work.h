@@ -1,0 +1,31 @@
+// What a planner needs to know of a collective.
+#ifndef PHANTORA_FABRIC_COLLECTIVES_COLLECTIVE_WORK_H_
+#define PHANTORA_FABRIC_COLLECTIVES_COLLECTIVE_WORK_H_
+
+#include <compare>
+#include <cstdint>
+#include <optional>
+
+#include "fabric/collectives/nccl_cost.h"
+#include "fabric/library/wire.h"
+
+namespace phantora {
+
+// What NCCL itself has chosen for a collective, where it is the program's own.
+struct NcclGiven {
+  NcclAlgorithm algorithm = NcclAlgorithm::kRing;
+  NcclProtocol protocol = NcclProtocol::kSimple;
+  auto operator<=>(const NcclGiven&) const = default;
+};
+
+struct CollectiveWork {
+  nccl::Operation operation = nccl::Operation::kAllReduce;
+  int64_t bytes = 0;  // of the larger of what a rank sends and receives
+  bool nvls = true;   // NvlsCombines(): NVLS and NVLSTree are among what NCCL chooses from
+  std::optional<NcclGiven> given = std::nullopt;
+  auto operator<=>(const CollectiveWork&) const = default;
+};
+
+}  // namespace phantora
+
+#endif  // PHANTORA_FABRIC_COLLECTIVES_COLLECTIVE_WORK_H_

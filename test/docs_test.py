@@ -13,6 +13,7 @@ DOCUMENTS = [os.path.realpath(path) for path in sys.argv[1:]]
 ROOT = os.path.dirname(next(path for path in DOCUMENTS if os.path.basename(path) == "README.md"))
 NAMED = re.compile(r"`((?:clock|docs|examples|fabric|profiles|test|tools|trap|uvm_model)/[\w./-]+)`")
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
+TARGET = re.compile(r"bazel (build|run|test) //([\w/.-]+)(?::([\w.-]+))?")
 # A name without its ending is that of a library.
 ENDINGS = ("", ".h", ".cc", ".py", ".sh", "_test.cc", "_test.py")
 
@@ -32,6 +33,28 @@ class DocumentsTest(unittest.TestCase):
             missing += [(os.path.relpath(document, ROOT), os.path.relpath(path, ROOT)) for path in linked
                         if not os.path.exists(path)]
         self.assertEqual(missing, [])
+
+    def test_targets_that_they_name_are_there(self):
+        missing, found = [], 0
+        for document in DOCUMENTS:
+            with open(document, encoding="utf-8") as file:
+                text = file.read()
+            for verb, package, target in TARGET.findall(text):
+                if package.endswith("..."):
+                    continue
+                path = os.path.join(ROOT, package, "BUILD")
+                rules = ""
+                if os.path.exists(path):
+                    with open(path, encoding="utf-8") as file:
+                        rules = file.read()
+                # Many tests have names that loops make.
+                wanted = target or os.path.basename(package)
+                good = f'name = "{wanted}"' in rules if verb != "test" else bool(rules)
+                found += good
+                if not good:
+                    missing.append((os.path.relpath(document, ROOT), f"//{package}:{wanted}"))
+        self.assertEqual(missing, [])
+        self.assertGreater(found, 10)
 
 
 if __name__ == "__main__":

@@ -39,6 +39,7 @@ class ClusterFabric {
   const Cluster& cluster() const { return cluster_; }
   const FabricFacts& facts() const { return facts_; }
   FlowNetwork& network() { return network_; }
+  const FlowNetwork& network() const { return network_; }
   NetworkGraph& graph() { return graph_; }
   NetworkEvents& events() { return events_; }
   // Else it is an interface's message rate.

@@ -1,8 +1,8 @@
 // What the model says of published measurements, as a Markdown table.
 //
-//   bazel run //fabric:collective_table [-- FILE.tsv ...]
+//   bazel run //fabric/collectives:collective_table [-- [--model-only] FILE.tsv ...]
 //
-// Without arguments, of fabric/data/measured.
+// Without files, of fabric/data/measured. --model-only: not corrected by measurements in a host.
 #include <cstdio>
 #include <fstream>
 #include <sstream>
@@ -24,14 +24,14 @@ std::string SizeOf(int64_t bytes) {
   return std::to_string(bytes) + " B";
 }
 
-bool Print(const std::string& file, const std::string& text, std::string& summary) {
+bool Print(const std::string& file, const std::string& text, bool corrected, std::string& summary) {
   const auto tables = ParseMeasuredTables(file, text);
   if (!tables.ok()) {
     std::fprintf(stderr, "%s\n", std::string(tables.status().message()).c_str());
     return false;
   }
   for (const MeasuredTable& table : *tables) {
-    const auto checked = Check(table);
+    const auto checked = Check(table, corrected);
     if (!checked.ok()) {
       std::fprintf(stderr, "%s: %s\n", table.name.c_str(),
                    std::string(checked.status().message()).c_str());
@@ -39,7 +39,7 @@ bool Print(const std::string& file, const std::string& text, std::string& summar
     }
     for (const CheckedRow& row : checked->rows) {
       std::printf("| %s | %s | %s | %.1f | %.1f | %+.1f %% | %s | %s |\n", table.name.c_str(),
-                  table.operation.c_str(), SizeOf(row.bytes).c_str(), row.measured_us,
+                  Name(table.operation), SizeOf(row.bytes).c_str(), row.measured_us,
                   row.simulated_us, 100 * row.error,
                   !row.counts    ? "launches"
                   : row.Within() ? "yes"
@@ -48,7 +48,7 @@ bool Print(const std::string& file, const std::string& text, std::string& summar
     }
     char line[256];
     std::snprintf(line, sizeof line, "| %s | %s | %d of %d | %.1f %% | %+.1f %% |\n",
-                  table.name.c_str(), table.operation.c_str(), checked->within, checked->counted,
+                  table.name.c_str(), Name(table.operation), checked->within, checked->counted,
                   100 * checked->median, 100 * checked->worst);
     summary += line;
   }
@@ -61,17 +61,19 @@ int Main(int count, char** arguments) {
       "|---|---|---|---|---|---|---|---|\n");
   std::string summary;
   bool good = true;
-  if (count < 2) {
+  const bool corrected = count < 2 || std::string(arguments[1]) != "--model-only";
+  const int first = corrected ? 1 : 2;
+  if (count <= first) {
     for (const EmbeddedFile& file : MeasuredData()) {
-      good = Print(std::string(file.name), std::string(file.content), summary) && good;
+      good = Print(std::string(file.name), std::string(file.content), corrected, summary) && good;
     }
   }
-  for (int i = 1; i < count; ++i) {
+  for (int i = first; i < count; ++i) {
     std::ifstream file(arguments[i]);
     std::stringstream text;
     text << file.rdbuf();
     if (!file) std::fprintf(stderr, "cannot read %s\n", arguments[i]);
-    good = file && Print(arguments[i], text.str(), summary) && good;
+    good = file && Print(arguments[i], text.str(), corrected, summary) && good;
   }
   std::printf(
       "\n| system | operation | within tolerance | median error | worst |\n"

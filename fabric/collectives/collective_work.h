@@ -1,4 +1,4 @@
-// What a planner needs to know of a collective.
+// What a planner needs to know of a collective, or of a message.
 #ifndef PHANTORA_FABRIC_COLLECTIVES_COLLECTIVE_WORK_H_
 #define PHANTORA_FABRIC_COLLECTIVES_COLLECTIVE_WORK_H_
 
@@ -24,6 +24,17 @@ struct CollectiveWork {
   bool nvls = true;   // NvlsCombines(): NVLS and NVLSTree are among what NCCL chooses from
   std::optional<NcclGiven> given = std::nullopt;
   auto operator<=>(const CollectiveWork&) const = default;
+};
+
+// From one rank to another; several of a group start at once.
+struct MessageWork {
+  int from = 0, to = 0;
+  int64_t bytes = 0;
+  // That the sender sends at once to GPUs of its own machine, or of others, whichever this one goes
+  // to; and whether to itself as well, as in an all-to-all.
+  int messages = 1;
+  bool is_exchange = false;
+  auto operator<=>(const MessageWork&) const = default;
 };
 
 }  // namespace phantora

@@ -8,11 +8,33 @@
 namespace phantora {
 namespace {
 
+constexpr struct {
+  const char* name;
+  BenchmarkedOperation operation;
+} kOperations[] = {{"all-reduce", BenchmarkedOperation::kAllReduce},
+                   {"all-gather", BenchmarkedOperation::kAllGather},
+                   {"reduce-scatter", BenchmarkedOperation::kReduceScatter},
+                   {"broadcast", BenchmarkedOperation::kBroadcast},
+                   {"all-to-all", BenchmarkedOperation::kAllToAll},
+                   {"sendrecv", BenchmarkedOperation::kSendReceive}};
+
+bool SetOperation(absl::string_view name, MeasuredTable& table) {
+  for (const auto& known : kOperations) {
+    if (name != known.name) continue;
+    table.operation = known.operation;
+    return true;
+  }
+  return false;
+}
+
 bool Set(absl::string_view key, absl::string_view value, MeasuredTable& table) {
   if (key == "cluster") {
     table.cluster = std::string(value);
   } else if (key == "op") {
-    table.operation = std::string(value);
+    return SetOperation(value, table);
+  } else if (key == "type") {
+    table.nvls = value == "half";
+    return value == "half" || value == "int8";
   } else if (key == "algo") {
     table.algorithm = std::string(value);
   } else if (key == "ranks") {
@@ -28,6 +50,13 @@ bool Set(absl::string_view key, absl::string_view value, MeasuredTable& table) {
 }
 
 }  // namespace
+
+const char* Name(BenchmarkedOperation operation) {
+  for (const auto& known : kOperations) {
+    if (operation == known.operation) return known.name;
+  }
+  return "?";
+}
 
 absl::StatusOr<std::vector<MeasuredTable>> ParseMeasuredTables(const std::string& file,
                                                                const std::string& text) {

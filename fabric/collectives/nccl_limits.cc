@@ -70,6 +70,13 @@ absl::Status ReadVariable(const std::string& value, const char* variable, Named 
 
 }  // namespace
 
+void ForbidNvls(NcclLimits& limits) {
+  for (NcclAllowed& allowed : limits.allowed) {
+    allowed.algorithm[static_cast<size_t>(NcclAlgorithm::kNvls)] = false;
+    allowed.algorithm[static_cast<size_t>(NcclAlgorithm::kNvlsTree)] = false;
+  }
+}
+
 absl::StatusOr<NcclLimits> ParseNcclLimits(const std::string& algorithms,
                                            const std::string& protocols) {
   NcclLimits limits;

@@ -20,6 +20,9 @@ struct NcclLimits {
   int queue_pairs = 1;                                // of a connection; NCCL_IB_QPS_PER_CONNECTION
 };
 
+// For elements that switches cannot combine: NVLS and NVLSTree do not exist.
+void ForbidNvls(NcclLimits& limits);
+
 // From NCCL_ALGO and NCCL_PROTO, "" for those not set: "ring,tree", "^nvls" for all but that,
 // "allreduce:tree;allgather:ring", case ignored. "collnet" stands for both of its algorithms.
 // Errors quote the word that is not known, as NCCL refuses it too.

@@ -115,41 +115,40 @@ std::shared_ptr<const TransferPlan> NcclPlanner::Collective(const Communicator& 
   if (made || (now && it->second->adaptive)) {
     const NcclCollective collective = CollectiveOf(work.operation);
     NcclLimits limits = known.limits;
-    NcclAllowed& allowed = limits.allowed[static_cast<size_t>(collective)];
-    const auto allow = [&allowed](NcclAlgorithm algorithm) -> bool& {
-      return allowed.algorithm[static_cast<size_t>(algorithm)];
-    };
     if (work.given) {
+      NcclAllowed& allowed = limits.allowed[static_cast<size_t>(collective)];
       allowed.algorithm.fill(false);
-      allow(work.given->algorithm) = true;
+      allowed.algorithm[static_cast<size_t>(work.given->algorithm)] = true;
       allowed.protocol.fill(false);
       allowed.protocol[static_cast<size_t>(work.given->protocol)] = true;
     } else if (!work.nvls) {
-      allow(NcclAlgorithm::kNvls) = allow(NcclAlgorithm::kNvlsTree) = false;
+      ForbidNvls(limits);
     }
-    it->second =
-        Make(communicator,
-             PlanCollective(*fabric_, known.topology, communicator.places, collective, work.bytes,
-                            limits, static_cast<uint64_t>(communicator.number)),
-             Adapts() && known.topology.nodes > 1);
+    auto plan = PlanCollective(*fabric_, known.topology, communicator.places, collective,
+                               work.bytes, limits, static_cast<uint64_t>(communicator.number));
+    if (plan.ok()) {
+      measurements_.Correct(known.topology, collective, work.bytes, work.nvls, *plan);
+    }
+    it->second = Make(communicator, plan, Adapts() && known.topology.nodes > 1);
   }
   return it->second;
 }
 
-std::shared_ptr<const TransferPlan> NcclPlanner::Message(const Communicator& communicator, int from,
-                                                         int to, int64_t bytes, int messages,
-                                                         bool now) {
+std::shared_ptr<const TransferPlan> NcclPlanner::Message(const Communicator& communicator,
+                                                         const MessageWork& work, bool now) {
   Known& known = Of(communicator);
   if (known.messages.size() > kMostPlans) known.messages.clear();
-  auto [it, made] = known.messages.try_emplace({from, to, bytes, messages});
+  auto [it, made] = known.messages.try_emplace(work);
   if (made || (now && it->second->adaptive)) {
-    const GpuPlace sender = communicator.places[static_cast<size_t>(from)],
-                   receiver = communicator.places[static_cast<size_t>(to)];
-    it->second =
-        Make(communicator,
-             PlanSend(*fabric_, known.topology, sender, receiver, bytes, messages,
-                      static_cast<uint64_t>(communicator.number), known.limits.queue_pairs),
-             Adapts() && sender.host != receiver.host);
+    const GpuPlace sender = communicator.places[static_cast<size_t>(work.from)],
+                   receiver = communicator.places[static_cast<size_t>(work.to)];
+    auto plan = PlanSend(*fabric_, known.topology, sender, receiver, work.bytes, work.messages,
+                         static_cast<uint64_t>(communicator.number), known.limits.queue_pairs);
+    const bool within = sender.host == receiver.host;
+    if (plan.ok() && within && work.from != work.to && work.is_exchange) {
+      measurements_.CorrectExchange(known.topology, work.bytes, work.messages, *plan);
+    }
+    it->second = Make(communicator, plan, Adapts() && !within);
   }
   return it->second;
 }

@@ -6,10 +6,10 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <tuple>
 
 #include "fabric/cluster/cluster_fabric.h"
 #include "fabric/collectives/collective_plan.h"
+#include "fabric/collectives/host_measurements.h"
 #include "fabric/collectives/nccl_world.h"
 
 namespace phantora {
@@ -20,12 +20,15 @@ class NcclPlanner : public TransferPlanner {
   // be planned, for instance because NCCL_ALGO forbids all there is.
   NcclPlanner(ClusterFabric* fabric, double memory_bytes_per_s,
               std::function<void(const std::string&)> failed)
-      : fabric_(fabric), memory_bytes_per_s_(memory_bytes_per_s), failed_(std::move(failed)) {}
+      : fabric_(fabric),
+        memory_bytes_per_s_(memory_bytes_per_s),
+        failed_(std::move(failed)),
+        measurements_(fabric) {}
 
   std::shared_ptr<const TransferPlan> Collective(const Communicator& communicator,
                                                  const CollectiveWork& work, bool now) override;
-  std::shared_ptr<const TransferPlan> Message(const Communicator& communicator, int from, int to,
-                                              int64_t bytes, int messages, bool now) override;
+  std::shared_ptr<const TransferPlan> Message(const Communicator& communicator,
+                                              const MessageWork& work, bool now) override;
   void Forget() override;
 
  private:
@@ -36,7 +39,7 @@ class NcclPlanner : public TransferPlanner {
     NcclLimits limits;
     NcclTopology topology;
     std::map<CollectiveWork, std::shared_ptr<const TransferPlan>> collectives;
-    std::map<std::tuple<int, int, int64_t, int>, std::shared_ptr<const TransferPlan>> messages;
+    std::map<MessageWork, std::shared_ptr<const TransferPlan>> messages;
   };
   Known& Of(const Communicator& communicator);
   std::shared_ptr<const TransferPlan> Make(const Communicator& communicator,
@@ -45,6 +48,7 @@ class NcclPlanner : public TransferPlanner {
   ClusterFabric* const fabric_;
   const double memory_bytes_per_s_;
   const std::function<void(const std::string&)> failed_;
+  HostMeasurements measurements_;
   std::map<int, Known> communicators_;  // by number
 };
 

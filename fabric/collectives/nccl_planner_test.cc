@@ -99,8 +99,8 @@ TEST_F(NcclPlannerTest, AdaptivePlansAreMadeAnewWhenTheyStart) {
   EXPECT_EQ(uses(*now)[uplink], 0);
   EXPECT_EQ(now->latency, plan->latency);
   EXPECT_EQ(AllReduce(kMib), now);
-  EXPECT_TRUE(planner_->Message(communicator_, 0, 63, kMib, 1, false)->adaptive);
-  EXPECT_FALSE(planner_->Message(communicator_, 0, 1, kMib, 1, false)->adaptive);
+  EXPECT_TRUE(planner_->Message(communicator_, {0, 63, kMib}, false)->adaptive);
+  EXPECT_FALSE(planner_->Message(communicator_, {0, 1, kMib}, false)->adaptive);
 }
 
 TEST_F(NcclPlannerTest, OthersAreNot) {
@@ -116,7 +116,7 @@ TEST_F(NcclPlannerTest, QueuePairsAreHashedApart) {
     communicator_.settings.queue_pairs = queue_pairs;
     std::set<LinkId> used;
     for (const LinkUse& use :
-         planner_->Message(communicator_, 0, 63, kMib, 1, false)->parts[0].uses) {
+         planner_->Message(communicator_, {0, 63, kMib}, false)->parts[0].uses) {
       used.insert(use.link);
     }
     communicator_.places.clear();
@@ -135,8 +135,8 @@ TEST_F(NcclPlannerTest, NoWayIsNotTheEnd) {
   EXPECT_TRUE(plan->parts.empty());
   EXPECT_EQ(plan->patience, VirtualSpan::Nanoseconds(int64_t{4096} << 20) * 8);
   EXPECT_THAT(plan->lost, HasSubstr("after 34.4 s: 7 retries, NCCL_IB_TIMEOUT 20"));
-  EXPECT_FALSE(planner_->Message(communicator_, 0, 11, kMib, 1, false)->no_way.empty());
-  EXPECT_TRUE(planner_->Message(communicator_, 0, 12, kMib, 1, false)->no_way.empty());
+  EXPECT_FALSE(planner_->Message(communicator_, {0, 11, kMib}, false)->no_way.empty());
+  EXPECT_TRUE(planner_->Message(communicator_, {0, 12, kMib}, false)->no_way.empty());
   EXPECT_TRUE(failures_.empty());
   planner_->Forget();
   communicator_.settings.ib_timeout = 14;

@@ -47,10 +47,18 @@ std::string NcclWorld::Check(int count, absl::Span<const Entry> entries) {
 NcclWorld::Sends NcclWorld::SendsOf(const NcclEndpoint& endpoint, absl::Span<const Entry> entries) {
   Sends sends;
   for (const Entry& entry : entries) {
-    if (entry.operation != nccl::Operation::kSend || entry.peer == endpoint.rank) continue;
-    ++(OneMachine(*endpoint.communicator, endpoint.rank, entry.peer) ? sends.near : sends.far);
+    if (entry.operation != nccl::Operation::kSend) continue;
+    ++(entry.peer == endpoint.rank                                     ? sends.own
+       : OneMachine(*endpoint.communicator, endpoint.rank, entry.peer) ? sends.near
+                                                                       : sends.far);
   }
   return sends;
+}
+
+MessageWork NcclWorld::Sends::Work(const Communicator& communicator, int from, int to,
+                                   int64_t bytes) const {
+  const int beside = OneMachine(communicator, from, to) ? near : far;
+  return {from, to, bytes, std::max(beside, 1), own > 0};
 }
 
 NcclWorld::Occupancy NcclWorld::OccupancyOf(const NcclEndpoint& endpoint,
@@ -65,8 +73,7 @@ NcclWorld::Occupancy NcclWorld::OccupancyOf(const NcclEndpoint& endpoint,
     const auto plan =
         IsMessage(entry)
             ? options_.planner->Message(
-                  communicator, endpoint.rank, entry.peer, bytes,
-                  sends.Beside(OneMachine(communicator, endpoint.rank, entry.peer)), false)
+                  communicator, sends.Work(communicator, endpoint.rank, entry.peer, bytes), false)
             : options_.planner->Collective(
                   communicator,
                   WorkOf(entry, communicator.ranks(),
@@ -222,11 +229,9 @@ void NcclWorld::MakePlan(Operation& operation, const Communicator& communicator,
   if (operation.is_message) {
     auto sender = tickets_.find(operation.shares[0].ticket);
     const int from = operation.shares[0].rank, to = operation.shares[1].rank;
-    operation.plan = options_.planner->Message(
-        communicator, from, to, bytes,
-        sender == tickets_.end() ? 1
-                                 : sender->second.sends.Beside(OneMachine(communicator, from, to)),
-        now);
+    const Sends sends = sender == tickets_.end() ? Sends() : sender->second.sends;
+    operation.plan =
+        options_.planner->Message(communicator, sends.Work(communicator, from, to, bytes), now);
   } else {
     operation.plan = options_.planner->Collective(
         communicator, WorkOf(entry, communicator.ranks(), operation.given), now);

@@ -58,11 +58,8 @@ class TransferPlanner {
   // made before.
   virtual std::shared_ptr<const TransferPlan> Collective(const Communicator& communicator,
                                                          const CollectiveWork& work, bool now) = 0;
-  // Between two ranks of it; one of `messages` that the sender sends at once to GPUs of its own
-  // machine, or of others, whichever this one goes to.
-  virtual std::shared_ptr<const TransferPlan> Message(const Communicator& communicator, int from,
-                                                      int to, int64_t bytes, int messages,
-                                                      bool now) = 0;
+  virtual std::shared_ptr<const TransferPlan> Message(const Communicator& communicator,
+                                                      const MessageWork& work, bool now) = 0;
   // The network has other routes than before.
   virtual void Forget() {}
 };
@@ -158,10 +155,10 @@ class NcclWorld {
   using OperationId = uint64_t;
 
   // What a rank sends with one launch to others: GPUs of its machine, and of other machines, which
-  // take another way and wait for none of the former.
+  // take another way and wait for none of the former; and to itself.
   struct Sends {
-    int near = 0, far = 0;
-    int Beside(bool near_one) const { return std::max(near_one ? near : far, 1); }
+    int near = 0, far = 0, own = 0;
+    MessageWork Work(const Communicator& communicator, int from, int to, int64_t bytes) const;
   };
   static Sends SendsOf(const NcclEndpoint& endpoint, absl::Span<const nccl::Entry> entries);
 

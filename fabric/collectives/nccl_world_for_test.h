@@ -37,10 +37,11 @@ class FakePlanner : public TransferPlanner {
                                                  bool) override {
     return Make("collective", 10, work.bytes, 3);
   }
-  std::shared_ptr<const TransferPlan> Message(const Communicator&, int from, int to, int64_t bytes,
-                                              int messages, bool) override {
-    asked.push_back(absl::StrCat(from, ">", to, " ", bytes, "/", messages));
-    return Make("message", 5, bytes, 2);
+  std::shared_ptr<const TransferPlan> Message(const Communicator&, const MessageWork& work,
+                                              bool) override {
+    asked.push_back(absl::StrCat(work.from, ">", work.to, " ", work.bytes, "/", work.messages,
+                                 work.is_exchange ? " exchanged" : ""));
+    return Make("message", 5, work.bytes, 2);
   }
 
   bool uses_link = true;

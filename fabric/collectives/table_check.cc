@@ -7,7 +7,9 @@
 #include "absl/strings/str_cat.h"
 #include "fabric/cluster/cluster_fabric.h"
 #include "fabric/collectives/collective_plan.h"
+#include "fabric/collectives/host_measurements.h"
 #include "fabric/collectives/nccl_topology.h"
+#include "fabric/collectives/operation_plans.h"
 
 namespace phantora {
 namespace {
@@ -20,51 +22,23 @@ double ToleranceOf(int64_t bytes, bool one_node) {
   return one_node ? 0.05 : 0.10;
 }
 
-// Every rank's messages of one call, as flows at once.
-absl::StatusOr<std::vector<Plan>> Messages(ClusterFabric& fabric, const NcclTopology& topology,
-                                           const std::vector<GpuPlace>& ranks, bool all,
-                                           int64_t bytes) {
-  std::vector<Plan> plans;
-  const auto count = static_cast<int>(ranks.size());
-  for (int from = 0; from < count; ++from) {
-    for (int step = 1; step < (all ? count : 2); ++step) {
-      const GpuPlace source = ranks[static_cast<size_t>(from)],
-                     target = ranks[static_cast<size_t>((from + step) % count)];
-      const int near = count / topology.nodes - 1, far = count - near - 1;
-      const int messages = !all ? 1 : source.host == target.host ? near : far;
-      auto plan = PlanSend(fabric, topology, source, target, all ? bytes / count : bytes, messages,
-                           static_cast<uint64_t>(from * count + step));
-      if (!plan.ok()) return plan.status();
-      plans.push_back(*std::move(plan));
-    }
-  }
-  return plans;
-}
-
-absl::StatusOr<std::vector<Plan>> PlansOf(ClusterFabric& fabric, const NcclTopology& topology,
-                                          const std::vector<GpuPlace>& ranks,
-                                          const MeasuredTable& table, const NcclLimits& limits,
-                                          int64_t bytes) {
-  if (table.operation == "all-to-all" || table.operation == "sendrecv") {
-    return Messages(fabric, topology, ranks, table.operation == "all-to-all", bytes);
-  }
-  const auto collective = table.operation == "all-reduce"       ? NcclCollective::kAllReduce
-                          : table.operation == "all-gather"     ? NcclCollective::kAllGather
-                          : table.operation == "reduce-scatter" ? NcclCollective::kReduceScatter
-                                                                : NcclCollective::kBroadcast;
-  auto plan = PlanCollective(fabric, topology, ranks, collective, bytes, limits, 1);
-  if (!plan.ok()) return plan.status();
-  return std::vector<Plan>{*std::move(plan)};
-}
-
 std::string ChoiceOf(const Plan& plan) {
   return absl::StrCat(plan.message ? "messages" : Name(plan.algorithm), " ", Name(plan.protocol),
                       ", ", plan.channels, " channels");
 }
 
+void Correct(HostMeasurements& measurements, const NcclTopology& topology,
+             const MeasuredTable& table, int64_t bytes, Plan& plan) {
+  if (const auto collective = CollectiveOf(table.operation)) {
+    measurements.Correct(topology, *collective, bytes, table.nvls.value_or(true), plan);
+  } else if (topology.nodes == 1 && table.operation == BenchmarkedOperation::kAllToAll) {
+    measurements.CorrectExchange(topology, bytes / topology.ranks, topology.ranks - 1, plan);
+  }
+}
+
 }  // namespace
 
-absl::StatusOr<CheckedTable> Check(const MeasuredTable& table) {
+absl::StatusOr<CheckedTable> Check(const MeasuredTable& table, bool corrected) {
   auto cluster = FindCluster(table.cluster);
   if (!cluster.ok()) return cluster.status();
   auto fabric = ClusterFabric::Create(*cluster);
@@ -77,12 +51,17 @@ absl::StatusOr<CheckedTable> Check(const MeasuredTable& table) {
   }
   if (table.ranks > 0) ranks.resize(std::min(ranks.size(), static_cast<size_t>(table.ranks)));
   const NcclTopology topology = TopologyOf(**fabric, ranks, *limits);
+  if (!table.nvls.value_or(true)) ForbidNvls(*limits);
+  HostMeasurements measurements(fabric->get());
   CheckedTable checked;
   std::vector<double> errors;
   VirtualTime now;
   for (const MeasuredTable::Row& row : table.rows) {
-    auto plans = PlansOf(**fabric, topology, ranks, table, *limits, row.bytes);
+    auto plans = PlansOf(**fabric, topology, ranks, table.operation, row.bytes, *limits);
     if (!plans.ok()) return plans.status();
+    for (Plan& plan : *plans) {
+      if (corrected) Correct(measurements, topology, table, row.bytes, plan);
+    }
     VirtualSpan took;
     for (const VirtualSpan each : RunAlone((*fabric)->network(), *plans, now)) {
       took = std::max(took, each);

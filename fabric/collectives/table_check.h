@@ -28,7 +28,8 @@ struct CheckedTable {
   double median = 0, worst = 0;  // absolute error; the worst with its sign
 };
 
-absl::StatusOr<CheckedTable> Check(const MeasuredTable& table);
+// `corrected`: by measurements in a host, as runs are; else the model alone.
+absl::StatusOr<CheckedTable> Check(const MeasuredTable& table, bool corrected);
 
 }  // namespace phantora
 

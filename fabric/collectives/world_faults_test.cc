@@ -30,9 +30,9 @@ class ChangingNetworkTest : public testing::Test {
       }
       return kept = std::make_shared<TransferPlan>(plan);
     }
-    std::shared_ptr<const TransferPlan> Message(const Communicator& communicator, int, int,
-                                                int64_t bytes, int, bool now) override {
-      return Collective(communicator, {.operation = Operation::kSend, .bytes = bytes}, now);
+    std::shared_ptr<const TransferPlan> Message(const Communicator& communicator,
+                                                const MessageWork& work, bool now) override {
+      return Collective(communicator, {.operation = Operation::kSend, .bytes = work.bytes}, now);
     }
     void Forget() override { kept = nullptr; }
     std::shared_ptr<const TransferPlan> kept;

@@ -7,7 +7,7 @@ namespace phantora {
 namespace {
 
 // Microseconds until a link has carried what it could in Ideal(step), by kOversubscriptions: the
-// mean of eight runs (bazel run //fabric:congestion_table).
+// mean of eight runs (bazel run //fabric/packets:congestion_table).
 constexpr double kCarried[CongestionControl::kOversubscriptions.size()][CongestionControl::kSteps] =
     {
         {80, 160, 320, 640, 1280, 2560, 5120, 10240, 20480},   // 1

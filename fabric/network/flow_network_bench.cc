@@ -1,4 +1,4 @@
-// What the model of the network itself costs. bazel run //fabric:flow_network_bench
+// What the model of the network itself costs. bazel run //fabric/network:flow_network_bench
 #include <benchmark/benchmark.h>
 
 #include <limits>

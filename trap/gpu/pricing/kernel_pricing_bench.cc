@@ -1,4 +1,4 @@
-// What naming and pricing a launch costs, warm. bazel run //trap/gpu:kernel_pricing_bench
+// What naming and pricing a launch costs, warm. bazel run //trap/gpu/pricing:kernel_pricing_bench
 #include <benchmark/benchmark.h>
 #include <unistd.h>
 

@@ -73,8 +73,12 @@ Coordinates AttentionModel::At(const AttentionShape& shape) {
           static_cast<float>(0.5 * std::log(shape.keys / seen))};
 }
 
+size_t AttentionModel::WidthClass(double width) {
+  return width <= 64 ? 0 : width <= 128 ? 1 : width <= 192 ? 2 : 3;
+}
+
 double AttentionModel::Seconds(const AttentionShape& shape) const {
-  const size_t wide = shape.width <= 64 ? 0 : shape.width <= 128 ? 1 : shape.width <= 192 ? 2 : 3;
+  const size_t wide = WidthClass(shape.width);
   const double group = std::max(1.0, shape.heads / shape.kv_heads);
   const double seen = Seen(shape.keys, shape.window);
   // What all queries of a sequence see of the keys is read from memory, once.

@@ -32,6 +32,7 @@ struct AttentionModel {
   double sm_bytes_per_s = 0;               // keys and values that one SM reads
   double combine_s = 0;                    // adding up what keys were split into
   std::array<double, 4> sm_flops_per_s{};  // of one SM: heads up to 64, 128, 192 and 256 wide
+  static size_t WidthClass(double width);  // of these
 
   static absl::Span<const char* const> Names();
   double& Number(size_t i);

@@ -4,6 +4,7 @@
 //
 // writes FILE.json beside each. The points are those that the importer left for fitting.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
@@ -198,6 +199,24 @@ double BarScale(const FittedSurface<Model>& surface) {
   return parts.empty() ? 1 : *nine;
 }
 
+// Heads of a width that no point has reach what those of the nearest width do that was measured.
+void FillGaps(const std::vector<Sample<AttentionModel>>& samples, AttentionModel& model) {
+  const std::array<double, 4> fitted = model.sm_flops_per_s;
+  std::array<bool, 4> measured{};
+  for (const auto& sample : samples)
+    measured[AttentionModel::WidthClass(sample.shape.width)] = true;
+  const auto distance = [](size_t a, size_t b) { return a < b ? b - a : a - b; };
+  for (size_t to = 0; to < fitted.size(); ++to) {
+    size_t nearest = fitted.size();
+    for (size_t from = 0; from < fitted.size(); ++from) {
+      if (!measured[from]) continue;
+      if (nearest == fitted.size() || distance(from, to) < distance(nearest, to)) nearest = from;
+    }
+    if (nearest < fitted.size()) model.sm_flops_per_s[to] = fitted[nearest];
+  }
+}
+void FillGaps(const std::vector<Sample<ProductModel>>&, ProductModel&) {}
+
 template <typename Model>
 std::string FitPoints(const SurfacePoints& points, double operand_bytes) {
   std::vector<Sample<Model>> samples;
@@ -205,7 +224,8 @@ std::string FitPoints(const SurfacePoints& points, double operand_bytes) {
   for (size_t i = 0; i < points.rows(); i += step) {
     samples.push_back({Model::ShapeOf(points.Row(i)), std::log(points.Seconds(i))});
   }
-  const Model model = Fit(samples, FirstGuess(points, operand_bytes, Model()));
+  Model model = Fit(samples, FirstGuess(points, operand_bytes, Model()));
+  FillGaps(samples, model);
   const double scale = BarScale(FittedSurface<Model>(points, model, 1));
   std::cout << points.rows() << " points, bars times " << scale << "\n";
   return WriteFit(model, scale);

@@ -90,7 +90,8 @@ absl::StatusOr<std::optional<SurfacePrice>> SurfaceLibrary::FindAttention(const 
   std::optional<SurfacePrice> price;
   const auto add = [&](const char* kind, const AttentionShape& shape) -> absl::Status {
     if (shape.batch < 1 || shape.queries < 1 || shape.keys < 1) return absl::OkStatus();
-    const auto surface = Attention(absl::StrCat("attention_", kind, "_", type));
+    const auto surface =
+        Attention(absl::StrCat(work.flash2 ? "flash2_" : "attention_", kind, "_", type));
     if (!surface.ok()) return surface.status();
     if (*surface == nullptr) return absl::OkStatus();
     const SurfacePrice part = (*surface)->At(shape);

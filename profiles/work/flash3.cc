@@ -1,8 +1,8 @@
 // Attention of FlashAttention 3: forward, for Hopper.
 #include <algorithm>
-#include <cmath>
 #include <vector>
 
+#include "profiles/work/attention_sequences.h"
 #include "profiles/work/kernel_symbol.h"
 #include "profiles/work/work_form.h"
 
@@ -20,19 +20,6 @@ constexpr uint32_t kMostKeys = 0x170;  // of a sequence
 constexpr uint32_t kPageTable = 0x198;
 constexpr uint32_t kWindowLeft = 0x61c, kSplits = 0x624;
 constexpr uint32_t kQueryStarts = 0x630, kKeyStarts = 0x638, kUsedKeys = 0x650;  // pointers
-
-constexpr double kMostSequences = 1 << 16;  // that are looked at
-constexpr double kTile = 128;
-
-// i32 values from GPU memory; empty: they cannot be read.
-std::vector<int32_t> ReadAll(const LaunchShape& launch, uint64_t address, size_t count) {
-  std::vector<int32_t> values(count);
-  if (address == 0 || launch.memory == nullptr ||
-      !launch.memory->Read(address, values.data(), count * sizeof(int32_t))) {
-    return {};
-  }
-  return values;
-}
 
 class Flash3Forward : public WorkForm {
  public:
@@ -65,17 +52,18 @@ class Flash3Forward : public WorkForm {
     const auto count = static_cast<size_t>(batch);
     std::vector<int32_t> queries(count, static_cast<int32_t>(rows)), keys;
     if (const uint64_t starts = pointer(kQueryStarts); starts != 0) {
-      if (!Differences(ReadAll(launch, starts, count + 1), rows, queries)) {
+      if (!LengthsFromStarts(ReadLengths(launch, starts, count + 1), rows, queries)) {
         queries.assign(count, static_cast<int32_t>(rows / batch));
         work.guessed = true;
       }
     }
     const double most_keys = std::max(1.0, number(kMostKeys));
     if (const uint64_t used = pointer(kUsedKeys); used != 0) {
-      keys = ReadAll(launch, used, count);
+      keys = ReadLengths(launch, used, count);
     } else if (const uint64_t starts = pointer(kKeyStarts); starts != 0) {
       keys.resize(count);
-      if (!Differences(ReadAll(launch, starts, count + 1), number(kKeys), keys)) keys.clear();
+      if (!LengthsFromStarts(ReadLengths(launch, starts, count + 1), number(kKeys), keys))
+        keys.clear();
     } else {
       keys.assign(count, static_cast<int32_t>(number(kKeys)));
     }
@@ -84,7 +72,14 @@ class Flash3Forward : public WorkForm {
       keys.assign(count, static_cast<int32_t>(std::min(most_keys, kLargestDimension)));
       work.guessed = true;
     }
-    Add(queries, keys, heads, kv_heads, width, number(kWindowLeft) + 1, work);
+    const double window = local_ ? number(kWindowLeft) + 1 : 0;
+    AddSequences(queries, keys,
+                 {.heads = heads,
+                  .kv_heads = kv_heads,
+                  .width = width,
+                  .causal = causal_,
+                  .window = std::max(window, 0.0)},
+                 work);
     // Beside it: what is new goes into the cache, parts are added up.
     const double bytes = Bytes(precision_);
     if (pointer(kPageTable) != 0) work.beside_bytes = 4 * bytes * rows * kv_heads * width;
@@ -96,51 +91,6 @@ class Flash3Forward : public WorkForm {
   }
 
  private:
-  // From where each sequence begins, how long it is; false: that cannot be.
-  static bool Differences(const std::vector<int32_t>& starts, double all,
-                          std::vector<int32_t>& lengths) {
-    if (starts.size() != lengths.size() + 1 || starts[0] != 0 || starts.back() > all) return false;
-    for (size_t i = 0; i < lengths.size(); ++i) {
-      if (starts[i + 1] < starts[i]) return false;
-      lengths[i] = starts[i + 1] - starts[i];
-    }
-    return starts.back() > 0;
-  }
-
-  void Add(const std::vector<int32_t>& queries, const std::vector<int32_t>& keys, double heads,
-           double kv_heads, double width, double window, KernelWork& work) const {
-    struct Sum {
-      double sequences = 0, queries = 0, keys = 0, pairs = 0;
-    } prompts, singles;
-    if (!local_ || window < 1) window = 0;
-    for (size_t i = 0; i < queries.size(); ++i) {
-      const double q = queries[i], k = std::max<double>(keys[i], queries[i]);
-      if (q < 1) continue;  // sequences of a CUDA graph that are not used
-      Sum& sum = q > 1 ? prompts : singles;
-      sum.sequences += 1, sum.queries += q, sum.keys += k;
-      sum.pairs += q * (causal_ ? k - (q - 1) / 2 : k);
-      const double seen = window > 0 ? std::min(k, window) : causal_ ? k - (q - 1) / 2 : k;
-      work.flops += 4 * heads * width * q * seen;
-      work.bytes +=
-          Bytes(precision_) * (2 * heads * q * width +
-                               2 * kv_heads * width * (window > 0 ? std::min(k, window + q) : k));
-      work.tiles += heads * std::ceil(q / kTile);
-    }
-    const Sum& main = prompts.sequences > 0 ? prompts : singles;
-    if (main.sequences == 0) return;
-    // As many equal sequences, with as many pairs of queries and keys.
-    const double each = main.queries / main.sequences;
-    const double seen = main.pairs / main.queries;
-    work.shape = {main.sequences, heads, each, causal_ ? seen + (each - 1) / 2 : seen, width};
-    if (!causal_ && prompts.sequences > 0) return;
-    work.kv_heads = kv_heads;
-    work.window = window;
-    if (&main == &prompts && singles.sequences > 0) {
-      work.single_queries = singles.sequences;
-      work.single_keys = singles.keys / singles.sequences;
-    }
-  }
-
   const uint32_t offset_;
   MathPrecision precision_;
   bool causal_ = false, local_ = false;

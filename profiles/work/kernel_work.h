@@ -85,6 +85,7 @@ struct KernelWork {
   // that a query sees at most (0: all). Beside the sequences of `shape`, which have several
   // queries, there may be others with one query each, over so many keys on average.
   double kv_heads = 0, window = 0;
+  bool flash2 = false;  // by FlashAttention 2, not 3
   double single_queries = 0, single_keys = 0;
 };
 

@@ -20,8 +20,8 @@ WorkRule::WorkRule(std::string_view symbol, absl::Span<const CubinKernel::Parame
   const KernelFacts facts = {symbol, parameters, &code, parameter_bytes_};
   // In this order: names of some contain those of others.
   for (const auto find :
-       {FindProducts, FindAttention, FindFlash3, FindCutlass3, FindConvolution, FindMultiTensor,
-        FindElementwise, FindReduction, FindConcatenation, FindGemm, FromCode}) {
+       {FindProducts, FindEfficientAttention, FindFlash2, FindFlash3, FindCutlass3, FindConvolution,
+        FindMultiTensor, FindElementwise, FindReduction, FindConcatenation, FindGemm, FromCode}) {
     const FoundForm found = find(facts);
     if (found.form == nullptr) continue;
     family_ = found.family;

@@ -50,10 +50,16 @@ ATTENTION = (
     "step",
     "window_size",
 )
+# Where a table has no such column.
+IMPLIED = {"window_size": 0}
 FLASH3 = {"kernel_source": "vllm_flash_attn_fa3"}
+# On GPUs before Hopper, so FlashAttention 2.
+FLASH2 = {"kernel_source": "vllm_flash_attn", "kv_cache_dtype": "bfloat16"}
+FLASH2_GPUS = ("a100_sxm",)
 
 # Ours, the folder and table, the shape's columns, what rows must have, and of which software: of the first
 # version that a GPU has, points are fitted to; of the second list the first that it has is held out whole.
+# Then the GPUs that it is for, if not all.
 TABLES = [
     (
         "gemm_bf16",
@@ -111,6 +117,24 @@ TABLES = [
         ["vllm/0.24.0"],
         [],
     ),
+    (
+        "flash2_prompt_bf16",
+        "attention/{}/context_attention_perf.parquet",
+        ATTENTION,
+        FLASH2,
+        ["vllm/0.14.0"],
+        [],
+        FLASH2_GPUS,
+    ),
+    (
+        "flash2_token_bf16",
+        "attention/{}/generation_attention_perf.parquet",
+        ATTENTION,
+        FLASH2,
+        ["vllm/0.14.0"],
+        [],
+        FLASH2_GPUS,
+    ),
 ]
 
 
@@ -135,6 +159,8 @@ def read_table(repository, commit, path):
 
 def points_of(table, shape, wanted):
     """{shape: ms}; the median where a shape was measured more than once."""
+    for name, value in IMPLIED.items():
+        table.setdefault(name, [value] * len(table["latency"]))
     missing = [name for name in (*shape, *wanted, "latency") if name not in table]
     if missing:
         sys.exit(f"import_aiconfigurator.py: the table has no column {', '.join(missing)}")
@@ -209,8 +235,8 @@ def main():
     options = parser.parse_args()
     commit = git(options.repository, "rev-parse", options.commit).decode().strip()
     for theirs, (ours, sms) in GPUS.items():
-        for name, where, shape, wanted, fitted, held_out in TABLES:
-            if options.only not in f"{ours}/{name}":
+        for name, where, shape, wanted, fitted, held_out, *gpus in TABLES:
+            if options.only not in f"{ours}/{name}" or (gpus and theirs not in gpus[0]):
                 continue
             chosen = set()
             for version in (*fitted, *held_out):

@@ -69,7 +69,8 @@ void KernelLog::Add(const KernelLaunch& launch, const Price& price) {
   if (kernel != nullptr) {
     const KernelWork work = kernel->rule.Of({.grid = {qmd.grid.x, qmd.grid.y, qmd.grid.z},
                                              .block = {qmd.block.x, qmd.block.y, qmd.block.z},
-                                             .parameters = launch.parameters});
+                                             .parameters = launch.parameters,
+                                             .memory = launch.memory});
     json["precision"] = Name(work.precision);
     json["direction"] = work.backward ? "backward" : "forward";
     json["shape"] = work.shape;

@@ -17,6 +17,8 @@ namespace {
 constexpr VirtualSpan kSmallestKernel = VirtualSpan::Nanoseconds(2000);
 constexpr VirtualSpan kCopyLatency = VirtualSpan::Nanoseconds(1500);
 constexpr double kBytesPerThread = 16;
+// Whose surfaces of FlashAttention 2 there are.
+constexpr char kFlash2Gpu[] = "a100-sxm4-80gb";
 constexpr double kNoIdea = 1;  // the error of a price that nothing is known of
 constexpr size_t kMostPrices = 1 << 16;
 
@@ -91,6 +93,17 @@ absl::StatusOr<std::unique_ptr<KernelPricer>> KernelPricer::Create(const GpuProf
     pricer->rows_ = *std::move(rows);
     pricer->surfaces_.emplace(measured);
     if (transferred) pricer->measured_ = Measured{*rates, sms, error};
+    if (measured != kFlash2Gpu) {
+      const auto flash2 = FindGpuProfile(kFlash2Gpu);
+      auto flash2_rates = FindGpuRates(kFlash2Gpu);
+      if (!flash2.ok() || !flash2_rates.ok()) {
+        return flash2.ok() ? flash2_rates.status() : flash2.status();
+      }
+      pricer->flash2_surfaces_.emplace(kFlash2Gpu);
+      // What is not known is how far this GPU's own rate of attention is off.
+      pricer->flash2_measured_ = Measured{*std::move(flash2_rates), static_cast<int>(flash2->sms()),
+                                          pricer->rates_->error};
+    }
     auto own = KernelRows::Parse(options.own_rows, *pricer->rates_, pricer->sms_);
     if (!own.ok()) return own.status();
     pricer->own_rows_ = *std::move(own);
@@ -120,7 +133,12 @@ Price KernelPricer::Placeholder(const KernelLaunch& launch) const {
 std::optional<TimeEstimate> KernelPricer::Surface(const KernelWork& work, WorkFamily family,
                                                   const TimeEstimate& estimate) {
   if (!surfaces_) return std::nullopt;
-  const auto found = surfaces_->Find(work, family);
+  auto found = surfaces_->Find(work, family);
+  const std::optional<Measured>* from = &measured_;
+  if (found.ok() && !*found && work.flash2 && flash2_surfaces_) {
+    found = flash2_surfaces_->Find(work, family);
+    from = &flash2_measured_;
+  }
   if (!found.ok()) {
     unknowns_->Count("surface that cannot be read", static_cast<uint64_t>(family),
                      std::string(found.status().message()));
@@ -128,11 +146,12 @@ std::optional<TimeEstimate> KernelPricer::Surface(const KernelWork& work, WorkFa
   }
   if (!*found) return std::nullopt;
   TimeEstimate time = {(*found)->seconds, (*found)->bar};
-  if (measured_) {
+  if (*from) {
     // What the model says of both GPUs is between them.
-    const double there = EstimateOf(work, family, measured_->rates, measured_->sms).seconds;
+    const Measured& measured = **from;
+    const double there = EstimateOf(work, family, measured.rates, measured.sms).seconds;
     time.seconds *= estimate.seconds / there;
-    time.error = std::hypot(time.error, measured_->error[static_cast<size_t>(family)]);
+    time.error = std::hypot(time.error, measured.error[static_cast<size_t>(family)]);
   }
   if (work.beside_bytes > 0) {
     // These are launches of their own here.

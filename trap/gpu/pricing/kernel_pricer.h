@@ -75,6 +75,9 @@ class KernelPricer : public WorkPricer {
     std::array<double, kWorkFamilies> error{};
   };
   std::optional<Measured> measured_;
+  // FlashAttention 2 runs on GPUs that it was not measured on: the surfaces of the one that it was.
+  std::optional<SurfaceLibrary> flash2_surfaces_;
+  std::optional<Measured> flash2_measured_;
   std::string source_ = "launch dims, a placeholder";
   absl::flat_hash_map<Key, Price> prices_;
   Unknowns* const unknowns_;

@@ -1,4 +1,4 @@
-// Attention: FlashAttention 2, and PyTorch's memory-efficient attention.
+// PyTorch's memory-efficient attention.
 #include <algorithm>
 
 #include "profiles/work/kernel_symbol.h"
@@ -11,8 +11,6 @@ namespace {
 struct AttentionLayout {
   uint32_t heads, batch, queries, keys, width;
 };
-// Flash_fwd_params of FlashAttention 2 (csrc/flash_attn/src/flash.h).
-constexpr AttentionLayout kFlash = {0x60, 0xb0, 0xb4, 0xb8, 0xc0};
 // AttentionKernel::Params, AttentionBackwardKernel::Params (PyTorch's mem_eff_attention).
 // By their size in bytes: of PyTorch 2.3; 2.6 to 2.8; backwards 2.3, 2.6 to 2.7, 2.8.
 struct EfficientLayout {
@@ -56,52 +54,10 @@ class Attention : public WorkForm {
   const bool backward_, causal_;
 };
 
-// Before and after the backward kernel, over its queries.
-class AttentionPass : public WorkForm {
- public:
-  explicit AttentionPass(double bytes_each) : bytes_each_(bytes_each) {}
-
-  KernelWork Of(const LaunchShape& launch) const override {
-    KernelWork work;
-    work.backward = true;
-    work.bytes = bytes_each_;
-    for (const uint32_t at : {kFlash.heads, kFlash.batch, kFlash.queries, kFlash.width}) {
-      const double size = launch.At<int32_t>(at);
-      work.checked &= size >= 1 && size < kLargestDimension;
-      work.bytes *= size;
-    }
-    return work;
-  }
-
- private:
-  const double bytes_each_;
-};
-
 }  // namespace
 
-FoundForm FindAttention(const KernelFacts& kernel) {
+FoundForm FindEfficientAttention(const KernelFacts& kernel) {
   const std::string_view symbol = kernel.symbol;
-  if (Has(symbol, "flash_fwd_splitkv_combine")) {  // two parts of fp32 and the result, as a rule
-    return {WorkFamily::kAttention, std::make_shared<AttentionPass>(10)};
-  }
-  if (Has(symbol, "flash_bwd_dot_do_o") || Has(symbol, "flash_bwd_convert_dq")) {
-    // fp32 to 16 bits; two times 16 bits.
-    return {WorkFamily::kAttention,
-            std::make_shared<AttentionPass>(Has(symbol, "convert_dq") ? 6 : 4)};
-  }
-  if (Has(symbol, "flash_fwd_kernel") || Has(symbol, "flash_fwd_splitkv_kernel") ||
-      Has(symbol, "flash_bwd_dq_dk_dv")) {
-    // <Flash_*_traits<...>, Is_dropout, Is_causal, ...>: "...EELb0ELb1E..."; the kernel for
-    // split keys has no dropout, and begins with Is_causal.
-    const size_t causal = Has(symbol, "splitkv") ? 2 : 6;
-    const size_t traits = symbol.find("EELb");
-    const bool is_causal = traits != symbol.npos && traits + causal + 4 <= symbol.size() &&
-                           symbol.substr(traits + causal, 4) == "Lb1E";
-    return {WorkFamily::kAttention,
-            std::make_shared<Attention>(
-                kFlash, Has(symbol, "bfloat16") ? MathPrecision::kBf16 : MathPrecision::kFp16,
-                Has(symbol, "flash_bwd"), is_causal)};
-  }
   if (Has(symbol, "fmha_cutlassF") || Has(symbol, "fmha_cutlassB")) {
     const bool backward = Has(symbol, "fmha_cutlassB");
     const MathPrecision precision = Has(symbol, "_bf16")  ? MathPrecision::kBf16

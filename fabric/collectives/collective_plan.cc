@@ -238,7 +238,12 @@ absl::StatusOr<Plan> PlanCollective(ClusterFabric& fabric, const NcclTopology& t
   const NcclAllowed& allowed = limits.allowed[static_cast<size_t>(collective)];
   auto choice = Choose(topology, collective, bytes, allowed);
   // A list for all-reduce only leaves nothing for a collective that only has rings: those are used.
-  if (!choice) choice = Choose(topology, collective, bytes, {.protocol = allowed.protocol});
+  if (!choice) {
+    NcclAllowed any = {.protocol = allowed.protocol};
+    any.algorithm[static_cast<size_t>(Algorithm::kNvls)] = limits.nvls;
+    any.algorithm[static_cast<size_t>(Algorithm::kNvlsTree)] = limits.nvls;
+    choice = Choose(topology, collective, bytes, any);
+  }
   if (!choice) return absl::InvalidArgumentError("NCCL_PROTO allows none that this collective has");
   plan.algorithm = choice->algorithm;
   plan.protocol = choice->protocol;

@@ -71,6 +71,7 @@ absl::Status ReadVariable(const std::string& value, const char* variable, Named 
 }  // namespace
 
 void ForbidNvls(NcclLimits& limits) {
+  limits.nvls = false;
   for (NcclAllowed& allowed : limits.allowed) {
     allowed.algorithm[static_cast<size_t>(NcclAlgorithm::kNvls)] = false;
     allowed.algorithm[static_cast<size_t>(NcclAlgorithm::kNvlsTree)] = false;

@@ -15,7 +15,7 @@ inline constexpr int kNcclCollectives = 5;
 struct NcclLimits {
   std::array<NcclAllowed, kNcclCollectives> allowed;  // by collective
   int min_channels = 0, max_channels = 0;             // of a communicator; 0: no limit
-  bool nvls = true;                                   // NCCL_NVLS_ENABLE
+  bool nvls = true;                                   // NCCL_NVLS_ENABLE; see ForbidNvls()
   bool coll_net = false;                              // NCCL_COLLNET_ENABLE, and a network that can
   int queue_pairs = 1;                                // of a connection; NCCL_IB_QPS_PER_CONNECTION
 };

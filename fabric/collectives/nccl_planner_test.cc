@@ -72,6 +72,13 @@ TEST_F(NcclPlannerTest, SwitchesDoNotCombineAllThereIs) {
   };
   EXPECT_EQ(name(true), "NVLS Simple");
   EXPECT_EQ(name(false), "Ring Simple");
+  // Not even if it is asked for.
+  communicator_.places.clear();
+  std::snprintf(communicator_.settings.algorithm, sizeof communicator_.settings.algorithm, "NVLS");
+  On("dgx-h100:1");
+  EXPECT_EQ(name(true), "NVLS Simple");
+  EXPECT_EQ(name(false), "Ring Simple");
+  communicator_ = {};
   On("dgx-h100:2");
   EXPECT_EQ(name(true), "NVLSTree Simple");
   EXPECT_EQ(name(false), "Ring LL128");

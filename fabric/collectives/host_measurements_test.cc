@@ -150,7 +150,7 @@ TEST(HostMeasurementsTest, MoreBytesTakeLonger) {
   }
 }
 
-// Of another version of NCCL; of the A100, sizes that were left out.
+// Of other runs; of the A100, sizes that were left out.
 TEST(HostMeasurementsTest, HeldOutMeasurementsAreNear) {
   for (const char* gpu : {"a100-sxm4-80gb", "h100-sxm5-80gb", "h200-sxm5-141gb"}) {
     std::ifstream file(std::string("fabric/data/held_out/") + gpu + ".tsv");

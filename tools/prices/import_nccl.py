@@ -7,9 +7,10 @@ REPOSITORY is a clone (or its git directory) of github.com/ai-dynamo/aiconfigura
 what is read of it. Times are those of nccl-tests in one process, out of place, in microseconds, by bytes
 of the larger of what a rank sends and receives. Where a size was measured more than once, the median is
 taken; what only moves bytes has no type, so tables of both types are taken together. The tables of one
-NCCL version are for prices (fabric/data/in_a_host); those of another are for checking only
+folder are for prices (fabric/data/in_a_host); those of another are for checking only
 (fabric/data/held_out), and where a GPU has only one, the md5 of a point's columns decides: seven of ten
-are for prices.
+are for prices. Folders are named after versions of NCCL, but rows in two of them name another version:
+that is told.
 
 Needs what import_aiconfigurator.py needs.
 """
@@ -74,7 +75,11 @@ def main():
     for theirs, ours, cluster, fitted, checked in GPUS:
         for version, folder in ((fitted, "in_a_host"), (checked or fitted, "held_out")):
             path = f"{DATA}/{theirs}/comm/nccl/{version}/nccl_perf.parquet"
-            tables = points_of(read_table(options.repository, commit, path))
+            table = read_table(options.repository, commit, path)
+            named = sorted(set(table["version"]))
+            if named != [version]:
+                print(f"{path}: its rows name NCCL {', '.join(named)}")
+            tables = points_of(table)
             if checked is None:
                 tables = {
                     key: {

@@ -70,9 +70,7 @@ pid_t KernelProcesses::ParentOf(pid_t process) { return phantora::ParentOf(proce
 
 bool KernelProcesses::IsEnding(pid_t process) {
   const Proc& proc = Proc::Host();
-  const auto threads = proc.Threads(process);
-  if (!threads) return !HasThread(process, process);
-  return std::all_of(threads->begin(), threads->end(), [&](pid_t thread) {
+  const auto ends = [&](pid_t thread) {
     char text[512];
     if (!proc.Read(thread, "stat", text)) return errno == ENOENT || errno == ESRCH;
     // After the name in brackets: its state, five numbers, and its flags (proc(5)).
@@ -81,7 +79,12 @@ bool KernelProcesses::IsEnding(pid_t process) {
     return name_ends != nullptr &&
            sscanf(name_ends + 1, " %*c %*d %*d %*d %*d %*d %u", &flags) == 1 &&
            (flags & kExiting) != 0;
-  });
+  };
+  // As a rule the first thread tells; a process may have very many.
+  if (!ends(process)) return false;
+  const auto threads = proc.Threads(process);
+  if (!threads) return !HasThread(process, process);
+  return std::all_of(threads->begin(), threads->end(), ends);
 }
 
 absl::StatusOr<UniqueFd> KernelProcesses::Open(pid_t process) {

@@ -90,7 +90,8 @@ def float_flush(gpu):
     """With -ftz=true, -prec-div=false and the like."""
     ops = [
         op("add", "ff", "f", "a + b", "ftz(ftz(a) + ftz(b))"),
-        op("mul", "ff", "f", "a * b", "ftz(ftz(a) * ftz(b))"),
+        # Flushed is what was too small before it was rounded.
+        op("mul", "ff", "f", "a * b", "[&] { double e = (double)ftz(a) * ftz(b); return std::fabs(e) < 0x1p-126 ? std::copysign(0.0f, (float)e) : ftz((float)e); }()"),
         op("fma", "fff", "f", "fmaf(a, b, c)", "ftz(std::fma(ftz(a), ftz(b), ftz(c)))"),
         op("add_rd", "ff", "f", "__fadd_rd(a, b)", "ftz(MODE2(float, 1, ftz(A) + ftz(B)))"),
         op("compare", "ff", "u", "(a < b) | (a == b) << 1 | (a > b) << 2", "(ftz(a) < ftz(b)) | (ftz(a) == ftz(b)) << 1 | (ftz(a) > ftz(b)) << 2"),

@@ -44,7 +44,8 @@ def inputs(kind, count, random):
     bits = random.bytes(count * dtype.itemsize)
     values = np.frombuffer(bits, dtype).copy()
     if kind in "fd":
-        ordinary = (random.standard_normal(count) * 10.0 ** random.uniform(-4, 4, count)).astype(dtype)
+        # Powers of two: the same bits on every machine, which powers of ten by NumPy are not.
+        ordinary = np.ldexp(random.standard_normal(count), random.integers(-13, 14, count)).astype(dtype)
         pick = random.random(count)
         values = np.where(pick < 0.5, ordinary, values)
         special = random.choice(np.array(SPECIAL[kind], np.float64), count).astype(dtype)
@@ -59,8 +60,7 @@ def inputs(kind, count, random):
     if kind in "wv":
         return inputs(kind == "w" and "h" or "b", 2 * count, random).view(np.uint32)
     if kind in "hb":
-        scale = 10.0 ** random.uniform(-3, 3, count)
-        ordinary = (random.standard_normal(count) * scale).astype(np.float32)
+        ordinary = np.ldexp(random.standard_normal(count), random.integers(-10, 11, count)).astype(np.float32)
         if kind == "h":
             ordinary = ordinary.astype(np.float16).view(np.uint16)
             special = [0, 0x8000, 1, 0x8001, 0x3FF, 0x400, 0x7BFF, 0xFBFF, 0x7C00, 0xFC00, 0x7E00, 0x3C00, 0xBC00]

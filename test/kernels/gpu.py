@@ -7,6 +7,8 @@ import site
 
 import numpy as np
 
+import recorded
+
 PACKAGES = site.getsitepackages()[0]
 INCLUDE = os.path.join(PACKAGES, "nvidia/cuda_runtime/include")
 TRITON = os.path.join(PACKAGES, "triton/backends/nvidia/include")
@@ -68,14 +70,22 @@ class Gpu:
 
     def compile(self, source, name="kernels", options=()):
         """A module of a CUDA C++ text."""
+        architecture = f"sm_{self.architecture}" + ("a" if self.architecture == 90 else "")
+        key = recorded.key_of(source, [architecture, *options])
+        cubin = recorded.given(key) or self.compiled(source, name, [f"--gpu-architecture={architecture}", *options])
+        recorded.keep_module(key, cubin)
+        module = ctypes.c_void_p()
+        self.call("cuModuleLoadData", ctypes.byref(module), cubin)
+        return Module(self, module, key)
+
+    def compiled(self, source, name, options):
         if self.nvrtc is None:
             self.nvrtc = library_of_nvrtc()
         program = ctypes.c_void_p()
         self.nvrtc.nvrtcCreateProgram(
             ctypes.byref(program), source.encode(), (name + ".cu").encode(), 0, None, None
         )
-        architecture = f"sm_{self.architecture}" + ("a" if self.architecture == 90 else "")
-        given = [f"--gpu-architecture={architecture}", "-std=c++17", "--device-int128", f"-I{INCLUDE}", *options, f"-I{TRITON}"]
+        given = ["-std=c++17", "--device-int128", f"-I{INCLUDE}", *options, f"-I{TRITON}"]
         array = (ctypes.c_char_p * len(given))(*(option.encode() for option in given))
         failed = self.nvrtc.nvrtcCompileProgram(program, len(given), array)
         size = ctypes.c_size_t()
@@ -87,9 +97,7 @@ class Gpu:
         self.nvrtc.nvrtcGetCUBINSize(program, ctypes.byref(size))
         cubin = ctypes.create_string_buffer(size.value)
         self.nvrtc.nvrtcGetCUBIN(program, cubin)
-        module = ctypes.c_void_p()
-        self.call("cuModuleLoadData", ctypes.byref(module), cubin)
-        return Module(self, module)
+        return cubin.raw
 
     def allocate(self, size):
         address = ctypes.c_uint64()
@@ -123,8 +131,8 @@ class Gpu:
 
 
 class Module:
-    def __init__(self, gpu, handle):
-        self.gpu, self.handle = gpu, handle
+    def __init__(self, gpu, handle, key):
+        self.gpu, self.handle, self.key = gpu, handle, key
 
     def set_symbol(self, name, array):
         """Writes a __constant__ or __device__ variable."""
@@ -149,6 +157,7 @@ class Module:
         if shared > 48 << 10:
             gpu.call("cuFuncSetAttribute", function, 8, shared)
         arrays = [(gpu.upload(a), a) for a in arguments if isinstance(a, np.ndarray) and a.ndim]
+        before = [recorded.digest(a) for _, a in arrays] if recorded.FOLDER else []
         addresses = iter(arrays)
         values = []
         for a in arguments:
@@ -173,3 +182,5 @@ class Module:
             if array.flags.writeable:
                 gpu.download(address, array)
             gpu.free(address)
+        if recorded.FOLDER:
+            recorded.keep_launch(self.key, name, before, [a for _, a in arrays])

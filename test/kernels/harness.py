@@ -13,6 +13,8 @@ import traceback
 
 import numpy as np
 
+import recorded
+
 CASES = []
 
 
@@ -52,6 +54,7 @@ def check(name, got, expected, tolerance=None):
 
 def run_case(name, function, gpu_of, emit):
     """In the child: what it says goes to the parent as lines."""
+    recorded.case = name
     try:
         results = function(gpu_of())
         if results is not None:
@@ -108,11 +111,21 @@ def run_outside(program, options, gpu, given):
     command = [options.phantora, "--gpu", given, "--host-time", "fixed", "--no-status", "--verbose"]
     command += ["--execute", str(options.execute), "--", sys.executable, program, "--inside"]
     command += ["--gpu", gpu, "--only", options.only]
-    with tempfile.TemporaryFile("w+", errors="replace") as log:
-        code = subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, check=False).returncode
+    real = os.path.join(os.path.dirname(program), f"real_{gpu[:4]}.txt")
+    real = real if os.path.exists(real) and program.endswith("nvrtc_kernels.py") else None
+    with tempfile.TemporaryFile("w+", errors="replace") as log, tempfile.TemporaryDirectory() as folder:
+        kept = recorded.FOLDER or folder
+        environment = {**os.environ, "PHANTORA_KERNELS": kept} if real else None
+        code = subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, check=False, env=environment).returncode
         log.seek(0)
         text = log.read()
+        compared, different = recorded.compare(kept, real) if real else (0, [])
     verdicts = judge(text, code, expected_ends())
+    if real:
+        print(f"{compared} launches, whose like on a real GPU is known: {len(different)} left other bytes")
+        verdicts += [(title.split()[0], title.split()[1], "WRONG", "other bytes than a real GPU") for title in different]
+        if compared == 0 and not options.only:
+            verdicts.append(("recorded", "", "WRONG", "no launch is like those of the real GPU"))
     if not verdicts or code != 0:
         print(text[-4000:])
     return verdicts

@@ -16,7 +16,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import harness  # noqa: E402
 from gpu import Gpu  # noqa: E402
 
-for module in ("integer", "floats", "halves", "warps", "control", "memory", "tensor", "faults"):
+for module in ("integer", "floats", "halves", "warps", "control", "memory", "tensor", "warpgroup", "faults"):
     if os.path.exists(os.path.join(os.path.dirname(os.path.abspath(__file__)), f"cases_{module}.py")):
         importlib.import_module(f"cases_{module}")
 

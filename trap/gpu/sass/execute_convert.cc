@@ -16,6 +16,8 @@ void SourceFloats(const Warp& warp, const Instruction& i, double* values) {
     alignas(64) uint64_t bits[kLanes];
     WideRow<Wide::kHighHalf>(warp, i.b, bits);
     for (int lane = 0; lane < kLanes; ++lane) {
+      values[lane] = AsDouble(bits[lane]);
+      if (std::isnan(values[lane])) continue;  // which stays what it is
       if (i.b.absolute) bits[lane] &= ~(uint64_t{1} << 63);
       if (i.b.negate) bits[lane] ^= uint64_t{1} << 63;
       values[lane] = AsDouble(bits[lane]);
@@ -40,6 +42,15 @@ void SourceFloats(const Warp& warp, const Instruction& i, double* values) {
   for (int lane = 0; lane < kLanes; ++lane) {
     values[lane] = AsFloat(flush ? FlushedBits(row[lane]) : row[lane]);
   }
+}
+
+// Of a double's NaN, the upper bits of what it carries (seen on an H100); of others, a canonical
+// one.
+uint64_t NanOfDouble(int size, double value) {
+  const uint32_t bits = AsBits(static_cast<float>(value));
+  if (size == kFloat) return bits;
+  if (size == kBfloat) return bits >> 16;
+  return (bits >> 16 & 0x8000) | 0x7c00 | (bits >> 13 & 0x3ff);
 }
 
 // A number that double holds exactly, as a result of this size.
@@ -78,6 +89,11 @@ void FloatToFloat(Warp& warp, const Instruction& i) {
     }
   } else {
     for (int lane = 0; lane < kLanes; ++lane) result[lane] = ResultOf(size, mode, values[lane]);
+  }
+  if (size != kDouble && i.Bits(84, 3) == kDouble) {
+    for (int lane = 0; lane < kLanes; ++lane) {
+      if (std::isnan(values[lane])) result[lane] = NanOfDouble(size, values[lane]);
+    }
   }
   if (size == kFloat && i.Bit(80)) {
     for (int lane = 0; lane < kLanes; ++lane) {

@@ -6,6 +6,7 @@
 #include "trap/gpu/sass/matrix_math.h"
 #include "trap/gpu/sass/memory_access.h"
 #include "trap/gpu/sass/operations.h"
+#include "trap/gpu/sass/tensor_sums.h"
 
 namespace phantora::sass {
 namespace {
@@ -38,14 +39,18 @@ void MatrixProduct(Warp& warp, const Instruction& i) {
     }
   }
   alignas(64) float sums[kRows][8];
-  Multiply8<k>(a, &b[0][0], kColumnsOfB, sums);
   constexpr int kResults = float_results ? 4 : 2;
   alignas(64) uint32_t results[kResults][kLanes];
   const auto* const addends = i.c.index == kNoRegister ? nullptr : &warp.registers[i.c.index];
+  const TensorRounding rounding = RoundingOf<element>(warp.launch->architecture, k);
   if constexpr (float_results) {
-    FloatResults(sums, addends, results);
+    FloatAddends(addends, sums);
+    AddProducts8<k, kColumnsOfB, !float_results>(a, &b[0][0], rounding, sums);
+    FloatResults(sums, results);
   } else {
-    HalfResults(sums, addends, results);
+    HalfAddends(addends, sums);
+    AddProducts8<k, kColumnsOfB, !float_results>(a, &b[0][0], rounding, sums);
+    HalfResults(sums, results);
   }
   for (int r = 0; r < kResults; ++r) {
     Store(warp, i.destination + r, [&](int lane) { return results[r][lane]; });

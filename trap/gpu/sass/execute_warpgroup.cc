@@ -12,6 +12,7 @@
 #include "trap/gpu/sass/memory_access.h"
 #include "trap/gpu/sass/operations.h"
 #include "trap/gpu/sass/swizzle.h"
+#include "trap/gpu/sass/tensor_sums.h"
 #include "trap/gpu/sass/warpgroup_shape.h"
 
 namespace phantora::sass {
@@ -192,16 +193,19 @@ void WarpgroupProduct(Warp& warp, const Instruction& i) {
   }
   const int addend =
       i.c.index == kNoRegister || !AddsToDestination(warp, i) ? -1 : static_cast<int>(i.c.index);
+  const TensorRounding rounding = RoundingOf<of_a, of_b>(warp.launch->architecture, depth);
   for (int column = 0; column < columns; column += 8) {
     alignas(64) float sums[kRows][8];
-    Multiply8<depth>(a, &b[column], kMostColumns, sums);
     const int at = column / 8 * (floats ? 4 : 2);
+    const auto* const addends = addend < 0 ? nullptr : &warp.registers[addend + at];
     if constexpr (floats) {
-      FloatResults(sums, addend < 0 ? nullptr : &warp.registers[addend + at],
-                   &warp.registers[i.destination + at]);
+      FloatAddends(addends, sums);
+      AddProducts8<depth, kMostColumns, !floats>(a, &b[column], rounding, sums);
+      FloatResults(sums, &warp.registers[i.destination + at]);
     } else {
-      HalfResults(sums, addend < 0 ? nullptr : &warp.registers[addend + at],
-                  &warp.registers[i.destination + at]);
+      HalfAddends(addends, sums);
+      AddProducts8<depth, kMostColumns, !floats>(a, &b[column], rounding, sums);
+      HalfResults(sums, &warp.registers[i.destination + at]);
     }
   }
 }

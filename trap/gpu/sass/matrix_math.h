@@ -1,6 +1,5 @@
-// What products of matrices by one warp and by four have in common. Sums of products are of floats,
-// in the order of the depth, and are added to what was there at the end: tensor cores add with
-// about as many bits, in an order of their own.
+// What products of matrices by one warp and by four have in common. How they are added:
+// tensor_sums.h.
 #ifndef PHANTORA_TRAP_GPU_SASS_MATRIX_MATH_H_
 #define PHANTORA_TRAP_GPU_SASS_MATRIX_MATH_H_
 
@@ -95,27 +94,35 @@ inline void Transpose8(const float* from, size_t pitch, float* to, size_t to_pit
   }
 }
 
-// sums[row][column] of eight columns and all rows. b[k * pitch] is eight values long, and aligned
-// to them.
-template <int depth>
-inline void Multiply8(const float (*a)[depth], const float* b, int pitch, float (*sums)[8]) {
-  for (int first = 0; first < kRows; first += 8) {
-    __m256 sum[8];
-    for (auto& row : sum) row = _mm256_setzero_ps();
-    for (int k = 0; k < depth; ++k) {
-      const __m256 values = _mm256_load_ps(b + k * pitch);
-      for (int row = 0; row < 8; ++row) {
-        sum[row] = _mm256_fmadd_ps(_mm256_broadcast_ss(&a[first + row][k]), values, sum[row]);
-      }
+// What a warp's registers of eight columns hold: each thread has two neighbours of a row, and of
+// the row eight below. Rows of registers, null for zeros.
+inline void FloatAddends(const uint32_t (*from)[kLanes], float (*sums)[8]) {
+  for (int row = 0; row < kRows; row += 2) {
+    if (from == nullptr) {
+      _mm256_store_ps(sums[row], _mm256_setzero_ps());
+      _mm256_store_ps(sums[row + 1], _mm256_setzero_ps());
+      continue;
     }
-    for (int row = 0; row < 8; ++row) _mm256_store_ps(sums[first + row], sum[row]);
+    const int r = row / 8 * 2, at = row % 8 * 4;
+    const __m256 even = _mm256_load_ps(reinterpret_cast<const float*>(&from[r][at]));
+    const __m256 odd = _mm256_load_ps(reinterpret_cast<const float*>(&from[r + 1][at]));
+    const __m256 low = _mm256_unpacklo_ps(even, odd), high = _mm256_unpackhi_ps(even, odd);
+    _mm256_store_ps(sums[row], _mm256_permute2f128_ps(low, high, 0x20));
+    _mm256_store_ps(sums[row + 1], _mm256_permute2f128_ps(low, high, 0x31));
+  }
+}
+inline void HalfAddends(const uint32_t (*from)[kLanes], float (*sums)[8]) {
+  for (int row = 0; row < kRows; ++row) {
+    for (int column = 0; column < 8; column += 2) {
+      const uint32_t both = from == nullptr ? 0 : from[row / 8][row % 8 * 4 + column / 2];
+      sums[row][column] = HalfToFloat(both & 0xffff);
+      sums[row][column + 1] = HalfToFloat(both >> 16);
+    }
   }
 }
 
-// A warp's registers of eight columns: each thread has two neighbours of a row, and of the row
-// eight below. `addends` (null: none) and `to` are rows of registers, which may be the same.
-inline void FloatResults(const float (*sums)[8], const uint32_t (*addends)[kLanes],
-                         uint32_t (*to)[kLanes]) {
+// The other way round.
+inline void FloatResults(const float (*sums)[8], uint32_t (*to)[kLanes]) {
   const __m256 nan = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fffffff));
   for (int r = 0; r < 4; ++r) {
     for (int row = 0; row < 8; row += 2) {
@@ -124,24 +131,16 @@ inline void FloatResults(const float (*sums)[8], const uint32_t (*addends)[kLane
       const __m256 both =
           r % 2 == 0 ? _mm256_shuffle_ps(even, odd, 0x88) : _mm256_shuffle_ps(even, odd, 0xdd);
       __m256 value = _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(both), 0b11'01'10'00));
-      if (addends != nullptr) {
-        value = _mm256_add_ps(value,
-                              _mm256_load_ps(reinterpret_cast<const float*>(&addends[r][4 * row])));
-      }
       value = _mm256_blendv_ps(value, nan, _mm256_cmp_ps(value, value, _CMP_UNORD_Q));
       _mm256_store_ps(reinterpret_cast<float*>(&to[r][4 * row]), value);
     }
   }
 }
-inline void HalfResults(const float (*sums)[8], const uint32_t (*addends)[kLanes],
-                        uint32_t (*to)[kLanes]) {
+inline void HalfResults(const float (*sums)[8], uint32_t (*to)[kLanes]) {
   for (int r = 0; r < 2; ++r) {
     for (int lane = 0; lane < kLanes; ++lane) {
       const float* const from = &sums[lane / 4 + 8 * r][lane % 4 * 2];
-      const uint32_t c = addends == nullptr ? 0 : addends[r][lane];
-      const uint32_t low = FloatToHalf(RoundedToOdd(double{from[0]} + HalfToFloat(c & 0xffff)));
-      const uint32_t high = FloatToHalf(RoundedToOdd(double{from[1]} + HalfToFloat(c >> 16)));
-      to[r][lane] = low | high << 16;
+      to[r][lane] = FloatToHalf(from[0]) | FloatToHalf(from[1]) << 16;
     }
   }
 }

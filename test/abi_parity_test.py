@@ -35,7 +35,9 @@ import abi_headers  # noqa: E402
 import abi_tree  # noqa: E402
 
 # Driver series -> suffix of what changed in it (abi_layouts' naming), oldest first.
-SERIES = {535: '', 550: '_V550'}
+SERIES = {535: '', 550: '_V550', 580: '_V580'}
+# Series whose headers tools/setup.sh does not fetch: compared where they are there.
+OPTIONAL_SERIES = {580}
 HEADERS = ('nv_status.h', 'escapes.h', 'rm_classes.h', 'rm_controls.h', 'uvm_ioctl.h',
            'rm_control_names.h')
 MAX_REPORTED = 200
@@ -77,10 +79,10 @@ class Ours:
         origin = m.group(1)
       elif re.match(r'// Class numbers, from ', line):
         origin = abi_headers.CLASS
-      elif not stack and (m := re.match(r'// (since|only) (\d+)', line)):
+      elif not stack and (m := re.match(r'// (since|until|only|except) (\d+)$', line)):
         pending = (m.group(1), int(m.group(2)))
       elif m := re.match(r'inline constexpr uint(32|64)_t (\w+) =', line):
-        note = re.search(r'// (since|only) (\d+)', line)
+        note = re.search(r'// (since|until|only|except) (\d+)$', line)
         self.constants[m.group(2)] = Note(where, origin,
                                           (note.group(1), int(note.group(2))) if note else None)
       elif m := re.match(r'using (\w+) = (\w+);', line):
@@ -110,13 +112,12 @@ class Ours:
     """(place, line), with the declarations that clang-format wrapped put back on one line."""
     with open(os.path.join(self.directory, header)) as f:
       lines = f.read().split('\n')
-    wrapped = False
+    start = ''
     for number, line in enumerate(lines, 1):
-      if wrapped:
-        wrapped = False
+      line, start = (start + ' ' + line.strip() if start else line), ''
+      if re.match(r'(inline constexpr|using) [^;]*$|\s+[A-Z]\w+$', line):
+        start = line
         continue
-      if re.match(r'inline constexpr uint(32|64)_t( \w+ =)?$', line):
-        line, wrapped = line + ' ' + lines[number].strip(), True
       yield '%s:%d' % (header, number), line
 
   def members(self, name):
@@ -156,7 +157,8 @@ class Note:
     if self.series is None:
       return True
     kind, number = self.series
-    return series >= number if kind == 'since' else series == number
+    return {'since': series >= number, 'until': series <= number, 'only': series == number,
+            'except': series != number}[kind]
 
 
 def base_name(name):
@@ -278,8 +280,13 @@ class Comparison:
                                                            right.get(key)))
 
   def _records(self, theirs, ours):
+    aliases = select(self.ours.aliases, self.series)
     for name, mine in select(self.ours.records, self.series).items():
+      if base_name(aliases.get(name, ''))[1]:  # became another structure's name
+        continue
       note = self.ours.records[mine]
+      if name in self.ours.records:  # which says when the structure was dropped
+        note = Note(note.where, note.origin, self.ours.records[name].series)
       self.where[name] = self.where['size ' + name] = note.where
       if not self.expected(name, note, self.theirs_has(name), 'structure'):
         continue
@@ -320,7 +327,7 @@ class Comparison:
       for path in mine_fields:
         if path not in fields:
           self.error(note.where, '%s.%s does not exist' % (name, path))
-    for name, mine in select(self.ours.aliases, self.series).items():
+    for name, mine in aliases.items():
       note = self.ours.aliases[mine][1]
       if name in self.where:
         continue
@@ -404,7 +411,7 @@ class Comparison:
       tail.append('  printf("%s = %%s\\n", phantora::abi::%s(0x%x));\n' % (key, function, number))
 
     for name, value in self.tree.status_codes().items():
-      ask('NvStatusName', value, {name})
+      ask('NvStatusName', value, {name} | RENAMED.get(value, set()))
     numbers = {}
     for name, number in self.tree.class_numbers().items():
       numbers.setdefault(number, set()).add(name)
@@ -424,13 +431,40 @@ class Comparison:
     return wanted, ''.join(tail)
 
 
-# Numbers that another ioctl or control got in 550: the look-ups know the newer name.
+# Numbers that another status, ioctl or control got later: the look-ups know the newest name.
 RENAMED = {
+    0x5f: {'NV_ESC_RM_LOCKLESS_DIAGNOSTIC'},
+    0x81: {'NV_ERR_NVLINK_FABRIC_NOT_READY'},
+    0x82: {'NV_ERR_NVLINK_FABRIC_FAILURE'},
+    0x107: {'NV0000_CTRL_SYSTEM_GET_VRR_COOKIE_PRESENT'},
+    0x285: {'NV0000_CTRL_CMD_PUSH_UCODE_IMAGE'},
+    0x502: {'NV0000_CTRL_CMD_GET_SYSTEM_EVENT_DATA'},
+    0x730108: {'NV0073_CTRL_CMD_SYSTEM_GET_CONNECT_STATE'},
+    0x730109: {'NV0073_CTRL_CMD_SYSTEM_GET_HOTPLUG_CONFIG'},
+    0x73010a: {'NV0073_CTRL_CMD_SYSTEM_GET_HOTPLUG_STATE'},
+    0x730120: {'NV0073_CTRL_CMD_SYSTEM_EXECUTE_ACPI_METHOD'},
+    0x73015a: {'NV0073_CTRL_CMD_SYSTEM_SET_DISPLAY_PERF_LIMIT'},
+    0x731174: {'NV0073_CTRL_CMD_DFP_ENTER_DISPLAY_POWER_GATING'},
+    0x208001b2: {'NV2080_CTRL_CMD_GPU_GET_RECOVERY_ACTION'},
+    0x208001e3: {'NV2080_CTRL_CMD_INTERNAL_CONTROL_GSP_TRACE'},
+    0x20800a21: {'NV2080_CTRL_CMD_INTERNAL_NVLINK_ENABLE_NVLINK_PEER'},
+    0x20800a24: {'NV2080_CTRL_CMD_INTERNAL_NVLINK_CORE_CALLBACK'},
+    0x20800a25: {'NV2080_CTRL_CMD_INTERNAL_NVLINK_UPDATE_REMOTE_LOCAL_SID'},
+    0x20800a29: {'NV2080_CTRL_CMD_INTERNAL_NVLINK_GET_ALI_ENABLED'},
+    0x20800a42: {'NV2080_CTRL_CMD_INTERNAL_NVLINK_UPDATE_HSHUB_MUX'},
+    0x20800a46: {'NV2080_CTRL_CMD_INTERNAL_GPU_CHECK_CTS_ID_VALID'},
+    0x20800a64: {'NV2080_CTRL_CMD_INTERNAL_NVLINK_PROGRAM_BUFFERREADY'},
     0x20800a76: {'NV2080_CTRL_CMD_INTERNAL_DISPLAY_PRE_UNIX_CONSOLE'},
     0x20800a77: {'NV2080_CTRL_CMD_INTERNAL_DISPLAY_POST_UNIX_CONSOLE'},
+    0x20800a7a: {'NV2080_CTRL_CMD_INTERNAL_GPU_GET_HFRP_INFO'},
+    0x20800a7c: {'NV2080_CTRL_CMD_INTERNAL_SEND_CMC_UMD_API_OP'},
+    0x20800a89: {'NV2080_CTRL_CMD_INTERNAL_SEND_CMC_LIBOS_BUFFER_INFO'},
+    0x20800ac3: {'NV2080_CTRL_CMD_INTERNAL_FIFO_TOGGLE_ACTIVE_CHANNEL_SCHEDULING'},
+    0x20800ada: {'NV2080_CTRL_INTERNAL_SPDM_RETRIEVE_TRANSCRIPT'},
     0x2080a7d7: {'NV2080_CTRL_CMD_INTERNAL_GCX_ENTRY_PREREQUISITE'},
-    0x5f: {'NV_ESC_RM_LOCKLESS_DIAGNOSTIC'},
+    0x208f0516: {'NV208F_CTRL_CMD_FB_INJECT_LRC_ECC_ERROR'},
     0xa0810109: {'NVA081_CTRL_CMD_VGPU_CONFIG_UPDATE_PGPU_INFO'},
+    0xa081011b: {'NVA081_CTRL_CMD_VGPU_CONFIG_UPDATE_PLACEMENT_INFO'},
 }
 
 
@@ -455,10 +489,12 @@ def find_trees():
         trees[version] = root
         break
     else:
-      bare.append(version)
+      (others if int(version.split('.')[0]) in OPTIONAL_SERIES else bare).append(version)
   for version in others:
-    print('driver %s: trap/abi does not describe this series; not compared' % version)
-  missing = [str(s) for s in SERIES if not any(int(v.split('.')[0]) == s for v in trees)]
+    print('driver %s: no headers, or of a series that trap/abi does not describe; not compared' %
+          version)
+  found = {int(v.split('.')[0]) for v in trees} | OPTIONAL_SERIES
+  missing = [str(s) for s in SERIES if s not in found]
   if missing or bare:
     print('No driver headers in %s for %s.\nRun tools/setup.sh, which puts them there.' %
           (drivers, ', '.join(bare + ['series ' + m for m in missing])), file=sys.stderr)

@@ -60,7 +60,12 @@ class Image {
     return section.sh_type != SHT_NOBITS && section.sh_type != kCudaNoBits;
   }
   const std::vector<Elf64_Shdr>& sections() const { return sections_; }
-  int architecture() const { return header_.e_flags & 0xff; }
+  // Since CUDA 13 (version 8 of the format) in the second byte: what images of both say, and what they are for.
+  int architecture() const {
+    constexpr uint8_t kSecondByteSince = 8;
+    const bool second = header_.e_ident[EI_ABIVERSION] >= kSecondByteSince;
+    return header_.e_flags >> (second ? 8 : 0) & 0xff;
+  }
 
   absl::Span<const uint8_t> Data(const Elf64_Shdr& section) const {
     return HasData(section) ? data_.subspan(section.sh_offset, section.sh_size)

@@ -57,6 +57,18 @@ std::string NameOf(const KernelIndex& index, const Bytes& code) {
   return found ? std::string(found->name) : "";
 }
 
+// CUDA 13 writes version 8 of the format.
+TEST(CubinTest, TheArchitectureIsInTheSecondByteSinceCuda13) {
+  auto cubin = CubinForTest(0x6005a04, "kernel", CodeForTest(1, 128));
+  std::vector<CubinKernel> kernels;
+  ASSERT_TRUE(ReadCubin(cubin, kernels));
+  EXPECT_EQ(kernels.at(0).architecture, 4);
+  cubin[EI_ABIVERSION] = 8;
+  kernels.clear();
+  ASSERT_TRUE(ReadCubin(cubin, kernels));
+  EXPECT_EQ(kernels.at(0).architecture, 90);
+}
+
 TEST(KernelIndexTest, FindsCodeHoweverItIsPacked) {
   const KernelIndex index = IndexOf(Library());
   EXPECT_EQ(index.size(), 5);

@@ -60,7 +60,7 @@ class Names {
 DriverAbi AbiOf(const std::string& driver) {
   int branch;
   const std::vector<std::string> parts = absl::StrSplit(driver, '.');
-  return absl::SimpleAtoi(parts[0], &branch) && branch < 550 ? DriverAbi::k535 : DriverAbi::k550;
+  return absl::SimpleAtoi(parts[0], &branch) ? NearestAbi(branch) : DriverAbi::k550;
 }
 
 const char* YesNo(bool known) { return known ? "yes" : "no"; }

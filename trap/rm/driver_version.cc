@@ -7,20 +7,25 @@
 namespace phantora {
 namespace {
 
-struct Tested {
+struct Known {
   const char* text;
   DriverAbi abi;
 };
-constexpr Tested kTested[] = {
+constexpr Known kKnown[] = {
     {"535.261.03", DriverAbi::k535},
     {"550.163.01", DriverAbi::k550},
+    {"580.159.04", DriverAbi::k580},
 };
 
 }  // namespace
 
+DriverAbi NearestAbi(int branch) {
+  return branch >= 570 ? DriverAbi::k580 : branch >= 550 ? DriverAbi::k550 : DriverAbi::k535;
+}
+
 absl::StatusOr<DriverVersion> ResolveDriverVersion(const std::string& text, bool force) {
   std::string known;
-  for (const Tested& version : kTested) {
+  for (const Known& version : kKnown) {
     if (text == version.text) return DriverVersion{text, version.abi};
     absl::StrAppend(&known, known.empty() ? "" : ", ", version.text);
   }
@@ -34,7 +39,7 @@ absl::StatusOr<DriverVersion> ResolveDriverVersion(const std::string& text, bool
         absl::StrCat("driver ", text, " is not known to work; tested are ", known,
                      ". Choose one with --driver, or try --force-driver-abi"));
   }
-  return DriverVersion{text, branch >= 550 ? DriverAbi::k550 : DriverAbi::k535};
+  return DriverVersion{text, NearestAbi(branch)};
 }
 
 }  // namespace phantora

@@ -173,7 +173,8 @@ int RmDevice::UnmapMemory(CallContext& call, NVOS34_PARAMETERS& params) {
   return 0;
 }
 
-int RmDevice::MapMemoryDma(CallContext& call, NVOS46_PARAMETERS& params) {
+template <typename Params>
+int RmDevice::MapMemoryDma(CallContext& call, Params& params) {
   RmClient* client = rm_->server.FindFor(call.process(), params.hClient);
   RmObject* memory = client == nullptr ? nullptr : client->Find(params.hMemory);
   RmObject* space = client == nullptr ? nullptr : client->Find(params.hDma);
@@ -195,6 +196,9 @@ int RmDevice::MapMemoryDma(CallContext& call, NVOS46_PARAMETERS& params) {
                         params.length, StatusText(params.status)));
   return 0;
 }
+
+template int RmDevice::MapMemoryDma(CallContext&, NVOS46_PARAMETERS&);
+template int RmDevice::MapMemoryDma(CallContext&, NVOS46_PARAMETERS_V580&);
 
 int RmDevice::RefuseUnmapMemoryDma(RmDevice& device, CallContext&, Block&) {
   device.rm_->machine->unknowns->Count("escape", NV_ESC_RM_UNMAP_MEMORY_DMA,

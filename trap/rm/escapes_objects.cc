@@ -114,6 +114,8 @@ int RmDevice::Free(CallContext& call, NVOS00_PARAMETERS& params) {
     params.status = NV_OK;
   } else {
     params.status = client->Free(params.hObjectOld);
+    // What does not exist need not be freed (rs_server.c, RS_COMPATABILITY_MODE).
+    if (params.status == NV_ERR_INVALID_OBJECT_HANDLE) params.status = NV_OK;
   }
   Trace(call, NV_ESC_RM_FREE,
         absl::StrFormat("client 0x%x object 0x%x: %s", params.hRoot, params.hObjectOld,

@@ -53,7 +53,10 @@ class FakeCall : public CallContext {
 struct FakeMachine {
   FakeMachine(const std::string& gpu, DriverAbi abi)
       : machine{.profile = *FindGpuProfile(gpu),
-                .driver = {abi == DriverAbi::k550 ? "550.163.01" : "535.261.03", abi},
+                .driver = {abi == DriverAbi::k580   ? "580.159.04"
+                           : abi == DriverAbi::k550 ? "550.163.01"
+                                                    : "535.261.03",
+                           abi},
                 .gpus = {},
                 .events = &events,
                 .scheduler = &scheduler,

@@ -41,8 +41,14 @@ uint32_t Device(AllocRequest& request, NV0080_ALLOC_PARAMETERS& params) {
 }
 
 uint32_t VaSpace(AllocRequest& request, NV_VASPACE_ALLOCATION_PARAMETERS& params) {
-  // gvaspace.c: 49 bits of virtual address on these architectures.
-  if (params.vaSize == 0) params.vaSize = uint64_t{1} << 49;
+  // gvaspace.c: 49 bits of virtual address on Ampere; on Hopper 57, of which the caller's base is
+  // left out.
+  const bool hopper = request.rm.machine->profile.architecture == GpuProfile::Architecture::kHopper;
+  constexpr uint64_t kHopperEnd = uint64_t{1} << 57;
+  if (params.vaSize == 0) {
+    params.vaSize =
+        hopper && params.vaBase < kHopperEnd ? kHopperEnd - params.vaBase : uint64_t{1} << 49;
+  }
   if (params.bigPageSize == 0) params.bigPageSize = k64Kib;
   const auto& usage = request.client.usage();
   if (usage->va_spaces >= kMostVaSpacesPerProcess) return NV_ERR_INSUFFICIENT_RESOURCES;
@@ -196,17 +202,28 @@ uint32_t Event(AllocRequest& request, NV0005_ALLOC_PARAMETERS& params) {
   return NV_OK;
 }
 
+// What 580 does not poll for carries a sequence number instead of a time, even when it is valid
+// (cl00de.h RUSD_SEQ_DATA_VALID).
+constexpr uint64_t kRusdSequenceStart = 0xff00000000000000;
+
 // Shared read-only GPU state (cl00de.h), of which NVML 550 takes the size of BAR1
-// (kern_bus.c kbusUpdateRusdStatistics). The polled values are all "invalid", which
-// readers must expect.
+// (kern_bus.c kbusUpdateRusdStatistics). libcuda 580 maps it, too; what it reads there is not
+// known, so that what would say "no error" is valid. The polled values, and the memory's use, which
+// changes, are all "invalid", which readers must expect.
 uint32_t SharedUserData(AllocRequest& request) {
   const uint32_t status = AllocMemory(request.rm, request.call, request.object.gpu, false, k64Kib,
                                       &request.object.resource);
   if (status != NV_OK || !request.rm.machine->abi_550()) return status;
-  NV00DE_SHARED_DATA_V550 data = {};
-  data.bar1Size = data.bar1AvailSize =
-      static_cast<uint32_t>(request.rm.machine->profile.pci.bar1_mib << 10);
+  const auto bar1_kib = static_cast<uint32_t>(request.rm.machine->profile.pci.bar1_mib << 10);
   const auto& memory = request.object.As<MemoryResource>()->memory;
+  if (request.rm.machine->driver.abi >= DriverAbi::k580) {
+    NV00DE_SHARED_DATA_V580 data = {};
+    data.bar1MemoryInfo = {kRusdSequenceStart, bar1_kib, bar1_kib};
+    data.shadowErrCont.lastModifiedTimestamp = kRusdSequenceStart;
+    return memory->Write(0, &data, sizeof data) ? NV_OK : NV_ERR_NO_MEMORY;
+  }
+  NV00DE_SHARED_DATA_V550 data = {};
+  data.bar1Size = data.bar1AvailSize = bar1_kib;
   return memory->Write(0, &data, sizeof data) ? NV_OK : NV_ERR_NO_MEMORY;
 }
 
@@ -225,14 +242,16 @@ uint32_t ConstructTyped(AllocRequest& request) {
   return kConstruct(request, *reinterpret_cast<ParamsOf<kConstruct>*>(request.params.data()));
 }
 
-// kConstruct is `uint32_t (AllocRequest&, Params&)`; P550 only adds to the end of Params.
-template <auto kConstruct, typename P550 = ParamsOf<kConstruct>>
+// kConstruct is `uint32_t (AllocRequest&, Params&)`; P550 and P580 only add to the end of Params.
+template <auto kConstruct, typename P550 = ParamsOf<kConstruct>, typename P580 = P550>
 constexpr ClassRow Class(uint32_t class_id, bool needs_gpu = true) {
   using P535 = ParamsOf<kConstruct>;
-  static_assert(sizeof(P550) >= sizeof(P535));
+  static_assert(sizeof(P550) >= sizeof(P535) && sizeof(P580) >= sizeof(P535));
   return {class_id,
           needs_gpu,
-          {{sizeof(P535), ConstructTyped<kConstruct>}, {sizeof(P550), ConstructTyped<kConstruct>}}};
+          {{sizeof(P535), ConstructTyped<kConstruct>},
+           {sizeof(P550), ConstructTyped<kConstruct>},
+           {sizeof(P580), ConstructTyped<kConstruct>}}};
 }
 // `construct` looks at no parameters.
 template <typename P535, typename P550 = P535>
@@ -258,7 +277,8 @@ constexpr ClassRow kClasses[] = {
     Bare(NV04_DISPLAY_COMMON, false, Lacking),
     Bare(0xa083, false, Lacking),
     Bare(NV_CONFIDENTIAL_COMPUTE, false, NoState, "confidential computing is off"),
-    Class<VaSpace>(FERMI_VASPACE_A),
+    Class<VaSpace, NV_VASPACE_ALLOCATION_PARAMETERS, NV_VASPACE_ALLOCATION_PARAMETERS_V580>(
+        FERMI_VASPACE_A),
     Class<Memory, NV_MEMORY_ALLOCATION_PARAMS_V550>(NV01_MEMORY_SYSTEM),
     Class<Memory, NV_MEMORY_ALLOCATION_PARAMS_V550>(NV01_MEMORY_LOCAL_USER),
     Class<VirtualRange, NV_MEMORY_ALLOCATION_PARAMS_V550>(NV50_MEMORY_VIRTUAL),
@@ -266,8 +286,10 @@ constexpr ClassRow kClasses[] = {
                                                  "the address space itself says what lies where"),
     Class<ChannelGroup>(KEPLER_CHANNEL_GROUP_A),
     Class<ContextShare>(FERMI_CONTEXT_SHARE_A),
-    Class<GpfifoChannel>(AMPERE_CHANNEL_GPFIFO_A),
-    Class<GpfifoChannel>(HOPPER_CHANNEL_GPFIFO_A),
+    Class<GpfifoChannel, NV_CHANNEL_ALLOC_PARAMS, NV_CHANNEL_ALLOC_PARAMS_V580>(
+        AMPERE_CHANNEL_GPFIFO_A),
+    Class<GpfifoChannel, NV_CHANNEL_ALLOC_PARAMS, NV_CHANNEL_ALLOC_PARAMS_V580>(
+        HOPPER_CHANNEL_GPFIFO_A),
     Bare(VOLTA_USERMODE_A, true, Usermode),
     Bare(TURING_USERMODE_A, true, Usermode),
     Bare(AMPERE_USERMODE_A, true, Usermode),

@@ -85,7 +85,7 @@ uint32_t ControlObject(ResourceManager& rm, CallContext& call, RmClient& client,
   } else {
     ControlCall control{rm, call, client, *object, command, absl::MakeSpan(block)};
     status = handler.serve(control);
-    if (row->quiet != nullptr) {
+    if (row->quiet != nullptr && status == NV_OK) {
       machine.quiet->Count("control", command, RmControlName(command), row->quiet);
     }
     if (status == NV_OK && !call.memory().Write(params, block.data(), block.size())) {

@@ -56,61 +56,72 @@ uint32_t ServeTyped(ControlCall& call) {
   return kServe(call, call.Params<ParamsOf<kServe>>());
 }
 
-// kServe is `uint32_t (ControlCall&, Params&)`, and its Params the block of both interfaces. That
-// of 550 may be longer: P550 only adds to the end.
-template <auto kServe, typename P550 = ParamsOf<kServe>>
+// Bytes of a parameter block in each interface; kAbsentControl where one lacks the control. What
+// 580 does not say otherwise is as in 550.
+inline constexpr uint32_t kAbsentControl = TypedHandler<ControlHandler>::kAbsent;
+struct BlockSizes {
+  uint32_t v535, v550, v580;
+
+  constexpr BlockSizes(uint32_t all) : BlockSizes(all, all) {}  // NOLINT: one number is all three
+  constexpr BlockSizes(uint32_t v535, uint32_t v550) : BlockSizes(v535, v550, v550) {}
+  constexpr BlockSizes(uint32_t v535, uint32_t v550, uint32_t v580)
+      : v535(v535), v550(v550), v580(v580) {}
+};
+template <typename P535, typename P550 = P535, typename P580 = P550>
+inline constexpr BlockSizes kSizesOf{sizeof(P535), sizeof(P550), sizeof(P580)};
+// Of a control that came with 580.
+constexpr BlockSizes Since580(uint32_t size) { return {kAbsentControl, kAbsentControl, size}; }
+
+// For blocks without a public type.
+constexpr ControlRow ControlOfSizes(uint32_t command, BlockSizes sizes, ControlHandler serve,
+                                    const char* quiet = nullptr) {
+  return {command, {{sizes.v535, serve}, {sizes.v550, serve}, {sizes.v580, serve}}, quiet};
+}
+// kServe is `uint32_t (ControlCall&, Params&)`, and its Params the block of all interfaces. That
+// of a later one may be longer: it only adds to the end.
+template <auto kServe, typename P550 = ParamsOf<kServe>, typename P580 = P550>
 constexpr ControlRow Control(uint32_t command) {
   using P535 = ParamsOf<kServe>;
-  static_assert(sizeof(P550) >= sizeof(P535));
-  return {command, {{sizeof(P535), ServeTyped<kServe>}, {sizeof(P550), ServeTyped<kServe>}}};
+  static_assert(sizeof(P550) >= sizeof(P535) && sizeof(P580) >= sizeof(P535));
+  return ControlOfSizes(command, kSizesOf<P535, P550, P580>, ServeTyped<kServe>);
 }
 // The interfaces differ.
-template <auto k535, auto k550>
+template <auto k535, auto k550, auto k580 = k550>
 constexpr ControlRow ControlByVersion(uint32_t command) {
   return {command,
-          {{sizeof(ParamsOf<k535>), ServeTyped<k535>}, {sizeof(ParamsOf<k550>), ServeTyped<k550>}}};
-}
-// For blocks without a public type; kAbsentControl where an interface lacks the control.
-constexpr ControlRow ControlOfSizes(uint32_t command, uint32_t size_535, uint32_t size_550,
-                                    ControlHandler serve, const char* quiet = nullptr) {
-  return {command, {{size_535, serve}, {size_550, serve}}, quiet};
-}
-constexpr ControlRow ControlOfSize(uint32_t command, uint32_t size, ControlHandler serve) {
-  return ControlOfSizes(command, size, size, serve);
+          {{sizeof(ParamsOf<k535>), ServeTyped<k535>},
+           {sizeof(ParamsOf<k550>), ServeTyped<k550>},
+           {sizeof(ParamsOf<k580>), ServeTyped<k580>}}};
 }
 // `serve` takes the block as bytes, or not at all.
-template <typename P535, typename P550 = P535>
+template <typename P535, typename P550 = P535, typename P580 = P550>
 constexpr ControlRow UntypedControl(uint32_t command, ControlHandler serve) {
-  return ControlOfSizes(command, sizeof(P535), sizeof(P550), serve);
+  return ControlOfSizes(command, kSizesOf<P535, P550, P580>, serve);
 }
 // Succeeds: nothing need be done, because `why`.
-constexpr ControlRow AcceptedOfSize(uint32_t command, uint32_t size, const char* why) {
-  return ControlOfSizes(command, size, size, ControlSucceeds, why);
+constexpr ControlRow AcceptedOfSizes(uint32_t command, BlockSizes sizes, const char* why) {
+  return ControlOfSizes(command, sizes, ControlSucceeds, why);
 }
-template <typename P535, typename P550 = P535>
+template <typename P535, typename P550 = P535, typename P580 = P550>
 constexpr ControlRow AcceptedControl(uint32_t command, const char* why) {
-  return ControlOfSizes(command, sizeof(P535), sizeof(P550), ControlSucceeds, why);
+  return AcceptedOfSizes(command, kSizesOf<P535, P550, P580>, why);
 }
 // Answers zeros: such a machine has none of what is asked for, because `why`.
-constexpr ControlRow ZeroOfSize(uint32_t command, uint32_t size, const char* why) {
-  return ControlOfSizes(command, size, size, ControlAnswersZero, why);
+constexpr ControlRow ZeroOfSizes(uint32_t command, BlockSizes sizes, const char* why) {
+  return ControlOfSizes(command, sizes, ControlAnswersZero, why);
 }
-template <typename P535, typename P550 = P535>
+template <typename P535, typename P550 = P535, typename P580 = P550>
 constexpr ControlRow ZeroControl(uint32_t command, const char* why) {
-  return ControlOfSizes(command, sizeof(P535), sizeof(P550), ControlAnswersZero, why);
+  return ZeroOfSizes(command, kSizesOf<P535, P550, P580>, why);
 }
 // The driver refuses it, too.
-constexpr ControlRow RefusedOfSizes(uint32_t command, uint32_t size_535, uint32_t size_550) {
-  return ControlOfSizes(command, size_535, size_550, ControlNotSupported);
+constexpr ControlRow RefusedOfSizes(uint32_t command, BlockSizes sizes) {
+  return ControlOfSizes(command, sizes, ControlNotSupported);
 }
-constexpr ControlRow RefusedOfSize(uint32_t command, uint32_t size) {
-  return RefusedOfSizes(command, size, size);
-}
-template <typename P535, typename P550 = P535>
+template <typename P535, typename P550 = P535, typename P580 = P550>
 constexpr ControlRow RefusedControl(uint32_t command) {
-  return RefusedOfSizes(command, sizeof(P535), sizeof(P550));
+  return RefusedOfSizes(command, kSizesOf<P535, P550, P580>);
 }
-inline constexpr uint32_t kAbsentControl = TypedHandler<ControlHandler>::kAbsent;
 
 // One table per family; rm_control.cc searches them.
 absl::Span<const ControlRow> SystemControls();      // NV0000: the machine

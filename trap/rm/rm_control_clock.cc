@@ -43,7 +43,7 @@ uint32_t DomainSources(ControlCall& call) {
 uint32_t Frequencies(ControlCall& call) {
   uint32_t* words = Words(call);
   if (words[4] > 32) return NV_ERR_INVALID_ARGUMENT;
-  call.params[4] = 2;
+  call.params[4] = call.machine().driver.abi >= DriverAbi::k580 ? 3 : 2;
   words[2] = 4;
   words[3] = 1;
   for (uint32_t i = 0; i < words[4]; ++i) {
@@ -73,13 +73,17 @@ uint32_t Capabilities(ControlCall& call) {
   return NV_OK;
 }
 
+// 4 bytes, undocumented: a switch of the clocks, which are fixed.
+uint32_t Switch(ControlCall& call) {
+  // What an H100 with 580 answers.
+  if (call.machine().driver.abi >= DriverAbi::k580) Words(call)[0] = 0x01000001;
+  return NV_OK;
+}
+
 constexpr ControlRow kRows[] = {
-    ControlOfSize(0x20809001, 8, Domains),
-    ControlOfSize(0x20809009, 8, State),
-    ControlOfSize(0x20809064, 520, DomainSources),
-    ControlOfSize(0x2080a001, 16, Capabilities),
-    ControlOfSize(0x2080a026, 532, Frequencies),
-    AcceptedOfSize(0x2080a084, 4, "a switch of the clocks, which are fixed"),
+    ControlOfSizes(0x20809001, 8, Domains),         ControlOfSizes(0x20809009, 8, State),
+    ControlOfSizes(0x20809064, 520, DomainSources), ControlOfSizes(0x2080a001, 16, Capabilities),
+    ControlOfSizes(0x2080a026, 532, Frequencies),   ControlOfSizes(0x2080a084, 4, Switch),
 };
 
 }  // namespace

@@ -27,7 +27,7 @@ uint32_t ClassList(ControlCall& call, NV0080_CTRL_GPU_GET_CLASSLIST_PARAMS& para
   return NV_OK;
 }
 
-// The 550 structure has a longer array, and nothing behind it.
+// The structures of 550 and 580 have a longer array, and nothing behind it.
 uint32_t ClassListV2(ControlCall& call, NV0080_CTRL_GPU_GET_CLASSLIST_V2_PARAMS& params) {
   const auto& classes = ClassesOf(call.profile().architecture);
   params.numClasses = static_cast<uint32_t>(classes.size());
@@ -35,17 +35,26 @@ uint32_t ClassListV2(ControlCall& call, NV0080_CTRL_GPU_GET_CLASSLIST_V2_PARAMS&
   return NV_OK;
 }
 
-uint32_t HostCaps(ControlCall&, NV0080_CTRL_HOST_GET_CAPS_V2_PARAMS& params) {
+bool IsHopper(const GpuProfile& profile) {
+  return profile.architecture == GpuProfile::Architecture::kHopper;
+}
+
+uint32_t HostCaps(ControlCall& call, NV0080_CTRL_HOST_GET_CAPS_V2_PARAMS& params) {
   std::memset(&params, 0, sizeof params);
-  params.capsTbl[0] = 0x04;  // GPU_COHERENT_MAPPING_SUPPORTED
+  // GPU_COHERENT_MAPPING_SUPPORTED, which an H100 does not say of itself.
+  params.capsTbl[0] = IsHopper(call.profile()) ? 0 : 0x04;
   return NV_OK;
 }
 
-uint32_t FramebufferCaps(ControlCall&, NV0080_CTRL_FB_GET_CAPS_V2_PARAMS& params) {
+uint32_t FramebufferCaps(ControlCall& call, NV0080_CTRL_FB_GET_CAPS_V2_PARAMS& params) {
   std::memset(&params, 0, sizeof params);
   params.capsTbl[0] = 0x01 | 0x02 | 0x08;  // render to, blocklinear and cached sysmem
   params.capsTbl[1] = 0x80;                // GENERIC_PAGE_KIND
   params.capsTbl[2] = 0x02 | 0x04;         // VIDMEM_ALLOCS_ARE_CLEARED, PLC off
+  if (IsHopper(call.profile())) {
+    params.capsTbl[1] |= 0x01;        // BLOCKLINEAR_GOBS_512
+    params.capsTbl[2] = 0x02 | 0x10;  // VIDMEM_ALLOCS_ARE_CLEARED, PARTIAL_UNMAP
+  }
   return NV_OK;
 }
 
@@ -92,10 +101,12 @@ uint32_t ChannelList(ControlCall& call, const NV0080_CTRL_FIFO_GET_CHANNELLIST_P
 constexpr ControlRow kRows[] = {
     Control<SubdeviceCount>(NV0080_CTRL_CMD_GPU_GET_NUM_SUBDEVICES),
     Control<ClassList>(NV0080_CTRL_CMD_GPU_GET_CLASSLIST),
-    Control<ClassListV2, NV0080_CTRL_GPU_GET_CLASSLIST_V2_PARAMS_V550>(
-        NV0080_CTRL_CMD_GPU_GET_CLASSLIST_V2),
+    Control<ClassListV2, NV0080_CTRL_GPU_GET_CLASSLIST_V2_PARAMS_V550,
+            NV0080_CTRL_GPU_GET_CLASSLIST_V2_PARAMS_V580>(NV0080_CTRL_CMD_GPU_GET_CLASSLIST_V2),
     // Bare metal: mode 0.
-    ZeroControl<NV0080_CTRL_GPU_GET_VIRTUALIZATION_MODE_PARAMS>(
+    ZeroControl<NV0080_CTRL_GPU_GET_VIRTUALIZATION_MODE_PARAMS,
+                NV0080_CTRL_GPU_GET_VIRTUALIZATION_MODE_PARAMS,
+                NV0080_CTRL_GPU_GET_VIRTUALIZATION_MODE_PARAMS_V580>(
         NV0080_CTRL_CMD_GPU_GET_VIRTUALIZATION_MODE, "bare metal: mode 0"),
     ZeroControl<NV0080_CTRL_GPU_QUERY_SW_STATE_PERSISTENCE_PARAMS>(
         NV0080_CTRL_CMD_GPU_QUERY_SW_STATE_PERSISTENCE, "persistence mode is on, as on servers"),
@@ -113,9 +124,9 @@ constexpr ControlRow kRows[] = {
         NV0080_CTRL_CMD_PERF_CUDA_LIMIT_SET_CONTROL, "clocks are not limited for CUDA"),
     // Without public names. 0x80028b is tolerated as unsupported by both drivers;
     // 0x809909 (one byte in, 535) is a switch that must be accepted.
-    ZeroOfSize(0x80028b, 1, "both drivers take zero as unsupported"),
-    AcceptedOfSize(0x809909, 1,
-                   "a switch that 535 must find accepted; what it switches is not public"),
+    ZeroOfSizes(0x80028b, 1, "both drivers take zero as unsupported"),
+    AcceptedOfSizes(0x809909, 1,
+                    "a switch that 535 must find accepted; what it switches is not public"),
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <time.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "trap/abi/generated/rm_controls.h"
 #include "trap/rm/rm_control.h"
@@ -13,8 +14,62 @@ namespace {
 using namespace abi;  // NOLINT: NVIDIA's names
 
 constexpr uint32_t kSmsPerTpc = 2;
+constexpr uint32_t kTpcsPerCpc = 3;  // Hopper: "compute processing clusters" of a GPC
+
+bool IsHopper(const GpuProfile& profile) {
+  return profile.architecture == GpuProfile::Architecture::kHopper;
+}
+
+// Where an H100 answers otherwise than the list below, which is that of an A100. The driver fills
+// in less of what libcuda knows by the architecture; it leaves out MAX_SP_PER_SM, too, from which
+// recordings take a personality's cores.
+std::optional<uint32_t> HopperGraphicsInfo(const GpuProfile& profile, uint32_t index) {
+  switch (index) {
+    case NV0080_CTRL_GR_INFO_INDEX_MAXCLIPS:
+    case NV0080_CTRL_GR_INFO_INDEX_LITTER_NUM_MXBAR_FBP_PORTS:
+    case NV0080_CTRL_GR_INFO_INDEX_LITTER_NUM_LTC_SLICES:
+    case NV0080_CTRL_GR_INFO_INDEX_MAX_MIG_ENGINES:
+      return 8;
+    case NV0080_CTRL_GR_INFO_INDEX_BUFFER_ALIGNMENT:
+      return 512;
+    case NV0080_CTRL_GR_INFO_INDEX_VERTEX_CACHE_SIZE:
+      return 16;
+    case NV0080_CTRL_GR_INFO_INDEX_THREAD_STACK_SCALING_FACTOR:
+      return profile.sms();
+    case NV0080_CTRL_GR_INFO_INDEX_SWIZZLE_ALIGNMENT:
+    case NV0080_CTRL_GR_INFO_INDEX_SM_REG_BANK_COUNT:
+    case NV0080_CTRL_GR_INFO_INDEX_SM_REG_BANK_REG_COUNT:
+    case NV0080_CTRL_GR_INFO_INDEX_LITTER_NUM_HSHUB_FBP_PORTS:
+      return 0;
+    case NV0080_CTRL_GR_INFO_INDEX_GEOM_GS_OBUF_ENTRIES:
+    case NV0080_CTRL_GR_INFO_INDEX_GEOM_XBUF_ENTRIES:
+      return 160;
+    case NV0080_CTRL_GR_INFO_INDEX_LITTER_NUM_MXBAR_HUB_PORTS:
+      return 6;
+    case NV0080_CTRL_GR_INFO_INDEX_LITTER_NUM_GPCMMU_PER_GPC:
+      return 4;
+    case NV0080_CTRL_GR_INFO_INDEX_LITTER_NUM_ROP_PER_GPC:
+      return 1;
+    case NV0080_CTRL_GR_INFO_INDEX_MAX_LEGACY_SUBCONTEXT_COUNT:
+      return 2;
+    case NV0080_CTRL_GR_INFO_INDEX_GFX_CAPABILITIES:
+      return 15;
+    // Without public names.
+    case 0x2f:
+      return 16;
+    case 0x30:
+      return 1;
+    case 0x31:
+      return 3;
+    default:
+      return std::nullopt;
+  }
+}
 
 uint32_t GraphicsInfo(const GpuProfile& profile, uint32_t index) {
+  if (IsHopper(profile)) {
+    if (const auto answer = HopperGraphicsInfo(profile, index)) return *answer;
+  }
   switch (index) {
     case NV0080_CTRL_GR_INFO_INDEX_BUFFER_ALIGNMENT:
     case NV0080_CTRL_GR_INFO_INDEX_SWIZZLE_ALIGNMENT:
@@ -96,7 +151,8 @@ uint32_t GraphicsInfoV1(ControlCall& call, const NV2080_CTRL_GR_GET_INFO_PARAMS&
                           [&](uint32_t index) { return GraphicsInfo(call.profile(), index); });
 }
 
-uint32_t GraphicsInfoV2(ControlCall& call, NV0080_CTRL_GR_GET_INFO_V2_PARAMS& params) {
+template <typename Params>
+uint32_t GraphicsInfoV2(ControlCall& call, Params& params) {
   if (params.grInfoListSize > std::size(params.grInfoList)) return NV_ERR_INVALID_ARGUMENT;
   for (uint32_t i = 0; i < params.grInfoListSize; ++i) {
     params.grInfoList[i].data = GraphicsInfo(call.profile(), params.grInfoList[i].index);
@@ -104,8 +160,14 @@ uint32_t GraphicsInfoV2(ControlCall& call, NV0080_CTRL_GR_GET_INFO_V2_PARAMS& pa
   return NV_OK;
 }
 
-uint32_t GraphicsCaps(ControlCall&, NV0080_CTRL_GR_GET_CAPS_V2_PARAMS& params) {
+uint32_t GraphicsCaps(ControlCall& call, NV0080_CTRL_GR_GET_CAPS_V2_PARAMS& params) {
+  // NV0080_CTRL_GR_CAPS_*, as an H100 has them.
+  static constexpr uint8_t kHopperCaps[] = {0xb0, 0x2e, 0x00, 0x00, 0x00, 0x00, 0x00, 0x01,
+                                            0x00, 0x00, 0x00, 0x10, 0x01, 0x08, 0x00, 0x10,
+                                            0x10, 0x00, 0x80, 0x00, 0x04, 0x40, 0x10};
+  static_assert(sizeof kHopperCaps == sizeof params.capsTbl);
   std::memset(params.capsTbl, 0, sizeof params.capsTbl);
+  if (IsHopper(call.profile())) std::memcpy(params.capsTbl, kHopperCaps, sizeof kHopperCaps);
   params.bCapsPopulated = 1;
   return NV_OK;
 }
@@ -124,8 +186,14 @@ uint32_t TpcMask(ControlCall& call, NV2080_CTRL_GR_GET_TPC_MASK_PARAMS& params) 
   return NV_OK;
 }
 
-// SMs are numbered round the GPCs, TPC by TPC.
-uint32_t GlobalSmOrder(ControlCall& call, NV2080_CTRL_GR_GET_GLOBAL_SM_ORDER_PARAMS& params) {
+// SMs are numbered round the GPCs, TPC by TPC. On Hopper a migratable TPC is numbered within its
+// virtual GPC, and 580 tells which of the chip's two halves a GPC is in. An H100 also makes
+// virtual GPCs of single TPCs where GPCs have unequally many, and visits the clusters of a GPC in
+// turn; which, differs from board to board.
+template <typename Params>
+uint32_t GlobalSmOrder(ControlCall& call, Params& params) {
+  static constexpr uint16_t kHalfOfGpc[] = {0, 1, 1, 0, 0, 1, 1, 0};
+  const bool hopper = IsHopper(call.profile());
   const auto& tpcs = call.profile().tpcs_per_gpc;
   std::memset(params.globalSmId, 0, sizeof params.globalSmId);
   uint16_t sm = 0, global_tpc = 0;
@@ -134,7 +202,17 @@ uint32_t GlobalSmOrder(ControlCall& call, NV2080_CTRL_GR_GET_GLOBAL_SM_ORDER_PAR
     for (uint16_t gpc = 0; gpc < tpcs.size(); ++gpc) {
       if (tpc >= tpcs[gpc]) continue;
       for (uint16_t local = 0; local < kSmsPerTpc && sm < std::size(params.globalSmId); ++local) {
-        params.globalSmId[sm++] = {gpc, tpc, local, global_tpc, gpc, global_tpc};
+        auto& id = params.globalSmId[sm++];
+        id.gpcId = id.virtualGpcId = gpc;
+        id.localTpcId = tpc;
+        id.localSmId = local;
+        id.globalTpcId = global_tpc;
+        id.migratableTpcId = hopper ? tpc : global_tpc;
+        if constexpr (requires { id.virtualTpcId; }) {
+          id.ugpuId = hopper ? kHalfOfGpc[gpc % std::size(kHalfOfGpc)] : 0;
+          id.physicalCpcId = hopper ? tpc / kTpcsPerCpc : 0;
+          id.virtualTpcId = tpc;
+        }
       }
       ++global_tpc;
     }
@@ -152,8 +230,8 @@ uint32_t IssueRate(ControlCall&, NV2080_CTRL_GR_GET_SM_ISSUE_RATE_MODIFIER_PARAM
   return NV_OK;
 }
 
-uint32_t ContextBufferSize(ControlCall&, NV2080_CTRL_GR_GET_CTX_BUFFER_SIZE_PARAMS& params) {
-  params.totalBufferSize = 32 << 20;
+uint32_t ContextBufferSize(ControlCall& call, NV2080_CTRL_GR_GET_CTX_BUFFER_SIZE_PARAMS& params) {
+  params.totalBufferSize = IsHopper(call.profile()) ? 0x52c000 : 32 << 20;
   return NV_OK;
 }
 
@@ -240,11 +318,17 @@ uint32_t WatchdogInfo(ControlCall&, NV2080_CTRL_RC_GET_WATCHDOG_INFO_PARAMS& par
 
 constexpr ControlRow kRows[] = {
     Control<GraphicsInfoV1>(NV2080_CTRL_CMD_GR_GET_INFO),
-    Control<GraphicsInfoV2, NV0080_CTRL_GR_GET_INFO_V2_PARAMS_V550>(NV0080_CTRL_CMD_GR_GET_INFO_V2),
+    ControlByVersion<GraphicsInfoV2<NV0080_CTRL_GR_GET_INFO_V2_PARAMS>,
+                     GraphicsInfoV2<NV0080_CTRL_GR_GET_INFO_V2_PARAMS_V550>,
+                     GraphicsInfoV2<NV0080_CTRL_GR_GET_INFO_V2_PARAMS_V580>>(
+        NV0080_CTRL_CMD_GR_GET_INFO_V2),
     Control<GraphicsCaps>(NV2080_CTRL_CMD_GR_GET_CAPS_V2),
     Control<GpcMask>(NV2080_CTRL_CMD_GR_GET_GPC_MASK),
     Control<TpcMask>(NV2080_CTRL_CMD_GR_GET_TPC_MASK),
-    Control<GlobalSmOrder>(NV2080_CTRL_CMD_GR_GET_GLOBAL_SM_ORDER),
+    ControlByVersion<GlobalSmOrder<NV2080_CTRL_GR_GET_GLOBAL_SM_ORDER_PARAMS>,
+                     GlobalSmOrder<NV2080_CTRL_GR_GET_GLOBAL_SM_ORDER_PARAMS>,
+                     GlobalSmOrder<NV2080_CTRL_GR_GET_GLOBAL_SM_ORDER_PARAMS_V580>>(
+        NV2080_CTRL_CMD_GR_GET_GLOBAL_SM_ORDER),
     Control<IssueRate>(NV2080_CTRL_CMD_GR_GET_SM_ISSUE_RATE_MODIFIER),
     Control<ContextBufferSize>(NV2080_CTRL_CMD_GR_GET_CTX_BUFFER_SIZE),
     AcceptedControl<NV2080_CTRL_GR_SET_CTXSW_PREEMPTION_MODE_PARAMS>(
@@ -260,8 +344,8 @@ constexpr ControlRow kRows[] = {
     Control<TimerTime>(NV2080_CTRL_CMD_TIMER_GET_TIME),
     Control<TimeCorrelation>(NV2080_CTRL_CMD_TIMER_GET_GPU_CPU_TIME_CORRELATION_INFO),
     Control<WatchdogInfo>(NV2080_CTRL_CMD_RC_GET_WATCHDOG_INFO),
-    AcceptedOfSize(NV2080_CTRL_CMD_RC_RELEASE_WATCHDOG_REQUESTS, 0, "there is no watchdog"),
-    AcceptedOfSize(NV2080_CTRL_CMD_RC_SOFT_DISABLE_WATCHDOG, 0, "there is no watchdog"),
+    AcceptedOfSizes(NV2080_CTRL_CMD_RC_RELEASE_WATCHDOG_REQUESTS, 0, "there is no watchdog"),
+    AcceptedOfSizes(NV2080_CTRL_CMD_RC_SOFT_DISABLE_WATCHDOG, 0, "there is no watchdog"),
     AcceptedControl<NV2080_CTRL_PERF_BOOST_PARAMS>(NV2080_CTRL_CMD_PERF_BOOST,
                                                    "clocks are always those of a busy GPU"),
 };

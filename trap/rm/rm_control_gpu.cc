@@ -21,6 +21,10 @@ constexpr uint32_t kArchitectureHopper = 0x180;
 // GPUs for data centres, and asks for more.
 constexpr uint32_t kGpuInfoDatacenter = 0x11;
 
+bool IsHopper(const GpuProfile& profile) {
+  return profile.architecture == GpuProfile::Architecture::kHopper;
+}
+
 uint32_t GpuInfo(ControlCall& call) {
   const GpuProfile& profile = call.profile();
   return AnswerInlineList(call, [&](uint32_t index) -> uint32_t {
@@ -31,6 +35,9 @@ uint32_t GpuInfo(ControlCall& call) {
         return NV2080_CTRL_GPU_INFO_IBMNPU_RELAXED_ORDERING_UNSUPPORTED;
       case NV2080_CTRL_GPU_INFO_INDEX_GPU_SMC_MODE:
         return NV2080_CTRL_GPU_INFO_GPU_SMC_MODE_DISABLED;
+      case NV2080_CTRL_GPU_INFO_INDEX_GLOBAL_POISON_FUSE_ENABLED:
+        return IsHopper(profile) ? NV2080_CTRL_GPU_INFO_INDEX_GLOBAL_POISON_FUSE_ENABLED_YES
+                                 : NV2080_CTRL_GPU_INFO_INDEX_GLOBAL_POISON_FUSE_ENABLED_NO;
       case NV2080_CTRL_GPU_INFO_INDEX_GPU_SM_VERSION:
         return profile.compute_major << 8 | profile.compute_minor << 4;
       case NV2080_CTRL_GPU_INFO_INDEX_PER_RUNLIST_CHANNEL_RAM:
@@ -81,11 +88,16 @@ uint32_t GidInfo(ControlCall& call, NV2080_CTRL_GPU_GET_GID_INFO_PARAMS& params)
   return NV_OK;
 }
 
+// The units that an H100 protects (NV2080_CTRL_GPU_ECC_UNIT_*), as a mask.
+constexpr uint64_t kHopperEccUnits = 0x1fdfe3b;
+
 template <typename Params>
-uint32_t EccStatus(ControlCall&, Params& params) {
-  for (auto& unit : params.units) {
+uint32_t EccStatus(ControlCall& call, Params& params) {
+  const uint64_t units = IsHopper(call.profile()) ? kHopperEccUnits : ~uint64_t{0};
+  for (size_t i = 0; i < std::size(params.units); ++i) {
+    auto& unit = params.units[i];
     std::memset(&unit, 0, sizeof unit);
-    unit.enabled = unit.supported = unit.scrubComplete = 1;
+    unit.enabled = unit.supported = unit.scrubComplete = units >> i & 1;
   }
   params.bFatalPoisonError = 0;
   params.uncorrectableError = 0;
@@ -98,7 +110,7 @@ uint32_t EccConfiguration(ControlCall&, NV2080_CTRL_GPU_QUERY_ECC_CONFIGURATION_
   return NV_OK;
 }
 
-// The 550 list is longer. One graphics engine and the copy engines.
+// The lists of 550 and 580 are longer. One graphics engine and the copy engines.
 uint32_t Engines(ControlCall& call, NV2080_CTRL_GPU_GET_ENGINES_V2_PARAMS& params) {
   params.engineCount = 0;
   params.engineList[params.engineCount++] = NV2080_ENGINE_TYPE_GRAPHICS;
@@ -116,14 +128,19 @@ uint32_t FramebufferInfo(ControlCall& call, uint32_t index) {
   const auto usable_kib = static_cast<uint32_t>(heap.capacity() >> 10);
   const auto free_kib = static_cast<uint32_t>(heap.free() >> 10);
   const auto bar1_kib = static_cast<uint32_t>(profile.pci.bar1_mib << 10);
-  const uint32_t all_fbps = (1u << profile.litter.fbps) - 1;
+  // Partitions that are in use: an H100 with 5 of 6 memory stacks answers 10 of 12, so that each is
+  // 512 bits of the bus. Which they are differs from board to board.
+  constexpr uint32_t kBitsPerFbp = 512, kLtcsPerFbp = 2;
+  const bool hopper = IsHopper(profile);
+  const uint32_t fbps = hopper ? profile.memory.bus_width_bits / kBitsPerFbp : profile.litter.fbps;
+  const uint32_t ltcs = hopper ? fbps * kLtcsPerFbp : profile.litter.ltcs;
   switch (index) {
     case NV2080_CTRL_FB_INFO_INDEX_PARTITION_COUNT:
     case NV2080_CTRL_FB_INFO_INDEX_FBP_COUNT:
-      return profile.litter.fbps;
+      return fbps;
     case NV2080_CTRL_FB_INFO_INDEX_PARTITION_MASK:
     case NV2080_CTRL_FB_INFO_INDEX_FBP_MASK:
-      return all_fbps;
+      return (1u << fbps) - 1;
     case NV2080_CTRL_FB_INFO_INDEX_BAR1_SIZE:
     case NV2080_CTRL_FB_INFO_INDEX_BAR1_AVAIL_SIZE:
     case NV2080_CTRL_FB_INFO_INDEX_BAR1_MAX_CONTIGUOUS_AVAIL_SIZE:
@@ -149,13 +166,15 @@ uint32_t FramebufferInfo(ControlCall& call, uint32_t index) {
     case NV2080_CTRL_FB_INFO_INDEX_L2CACHE_SIZE:
       return static_cast<uint32_t>(profile.memory.l2_bytes);
     case NV2080_CTRL_FB_INFO_INDEX_LTC_COUNT:
-      return profile.litter.ltcs;
+      return ltcs;
     case NV2080_CTRL_FB_INFO_INDEX_LTS_COUNT:
-      return profile.litter.ltcs * 4;
+      return ltcs * 4;
     case NV2080_CTRL_FB_INFO_INDEX_LTC_MASK:
-      return (1u << profile.litter.ltcs) - 1;
+      return (1u << ltcs) - 1;
     case NV2080_CTRL_FB_INFO_INDEX_ALLOW_PAGE_RETIREMENT:
       return 1;
+    case NV2080_CTRL_FB_INFO_INDEX_NUMA_NODE_ID:
+      return ~0u;  // video memory is no node of the host's
     default:
       return 0;
   }
@@ -206,6 +225,10 @@ uint32_t BusInfo(ControlCall& call, uint32_t index) {
     case NV2080_CTRL_BUS_INFO_INDEX_INTERFACE_TYPE:
     case NV2080_CTRL_BUS_INFO_INDEX_GPU_INTERFACE_TYPE:
       return NV2080_CTRL_BUS_INFO_TYPE_PCI_EXPRESS;
+    case NV2080_CTRL_BUS_INFO_INDEX_COHERENT_DMA_FLAGS:
+      return IsHopper(profile) ? NV2080_CTRL_BUS_INFO_COHERENT_DMA_FLAGS_CTXDMA_MASK |
+                                     NV2080_CTRL_BUS_INFO_COHERENT_DMA_FLAGS_GPUGART_MASK
+                               : 0;
     case NV2080_CTRL_BUS_INFO_INDEX_INTLINE:
       return 16;
     case NV2080_CTRL_BUS_INFO_INDEX_PCIE_GPU_LINK_CAPS:
@@ -238,12 +261,11 @@ uint32_t BusInfoV2(ControlCall& call) {
 }
 
 uint32_t ArchInfo(ControlCall& call, NV2080_CTRL_MC_GET_ARCH_INFO_PARAMS& params) {
-  params.architecture = call.profile().architecture == GpuProfile::Architecture::kHopper
-                            ? kArchitectureHopper
-                            : NV2080_CTRL_MC_ARCH_INFO_ARCHITECTURE_GA100;
+  const bool hopper = IsHopper(call.profile());
+  params.architecture = hopper ? kArchitectureHopper : NV2080_CTRL_MC_ARCH_INFO_ARCHITECTURE_GA100;
   params.implementation = 0;
   params.revision = call.profile().pci.revision;
-  params.subRevision = 0;
+  params.subRevision = hopper ? NV2080_CTRL_MC_ARCH_INFO_SUBREVISION_R : 0;
   return NV_OK;
 }
 
@@ -327,8 +349,9 @@ uint32_t Undocumented8159(ControlCall& call) {
 }
 
 constexpr ControlRow kRows[] = {
-    UntypedControl<NV2080_CTRL_GPU_GET_INFO_V2_PARAMS, NV2080_CTRL_GPU_GET_INFO_V2_PARAMS_V550>(
-        NV2080_CTRL_CMD_GPU_GET_INFO_V2, GpuInfo),
+    UntypedControl<NV2080_CTRL_GPU_GET_INFO_V2_PARAMS, NV2080_CTRL_GPU_GET_INFO_V2_PARAMS_V550,
+                   NV2080_CTRL_GPU_GET_INFO_V2_PARAMS_V580>(NV2080_CTRL_CMD_GPU_GET_INFO_V2,
+                                                            GpuInfo),
     Control<NameString>(NV2080_CTRL_CMD_GPU_GET_NAME_STRING),
     Control<ShortName>(NV2080_CTRL_CMD_GPU_GET_SHORT_NAME_STRING),
     ZeroControl<NV2080_CTRL_GPU_GET_SIMULATION_INFO_PARAMS>(
@@ -338,16 +361,17 @@ constexpr ControlRow kRows[] = {
     ZeroControl<NV2080_CTRL_GPU_QUERY_COMPUTE_MODE_RULES_PARAMS>(
         NV2080_CTRL_CMD_GPU_QUERY_COMPUTE_MODE_RULES, "compute mode is the default"),
     // ACQUIRE and RELEASE_COMPUTE_MODE_RESERVATION; named in no public header.
-    AcceptedOfSize(0x20800145, 0,
-                   "acquires a compute-mode reservation, which the default mode gives to all"),
-    AcceptedOfSize(0x20800146, 0, "releases a compute-mode reservation"),
+    AcceptedOfSizes(0x20800145, 0,
+                    "acquires a compute-mode reservation, which the default mode gives to all"),
+    AcceptedOfSizes(0x20800146, 0, "releases a compute-mode reservation"),
     ControlByVersion<EccStatus<NV2080_CTRL_GPU_QUERY_ECC_STATUS_PARAMS>,
-                     EccStatus<NV2080_CTRL_GPU_QUERY_ECC_STATUS_PARAMS_V550>>(
+                     EccStatus<NV2080_CTRL_GPU_QUERY_ECC_STATUS_PARAMS_V550>,
+                     EccStatus<NV2080_CTRL_GPU_QUERY_ECC_STATUS_PARAMS_V580>>(
         NV2080_CTRL_CMD_GPU_QUERY_ECC_STATUS),
     Control<EccConfiguration>(NV2080_CTRL_CMD_GPU_QUERY_ECC_CONFIGURATION),
     Control<BoardInfo>(NV2080_CTRL_CMD_GPU_GET_OEM_BOARD_INFO),
-    Control<Engines, NV2080_CTRL_GPU_GET_ENGINES_V2_PARAMS_V550>(
-        NV2080_CTRL_CMD_GPU_GET_ENGINES_V2),
+    Control<Engines, NV2080_CTRL_GPU_GET_ENGINES_V2_PARAMS_V550,
+            NV2080_CTRL_GPU_GET_ENGINES_V2_PARAMS_V580>(NV2080_CTRL_CMD_GPU_GET_ENGINES_V2),
     ZeroControl<NV2080_CTRL_GPU_GET_ACTIVE_PARTITION_IDS_PARAMS>(
         NV2080_CTRL_CMD_GPU_GET_ACTIVE_PARTITION_IDS, "no MIG instances"),
     // No MIG: the driver refuses.
@@ -357,13 +381,16 @@ constexpr ControlRow kRows[] = {
     Control<ProcessInfo>(NV2080_CTRL_CMD_GPU_GET_PID_INFO),
     Control<ComputePolicy>(NV2080_CTRL_CMD_GPU_GET_COMPUTE_POLICY_CONFIG),
     Control<FramebufferInfoV1>(NV2080_CTRL_CMD_FB_GET_INFO),
-    UntypedControl<NV2080_CTRL_FB_GET_INFO_V2_PARAMS, NV2080_CTRL_FB_GET_INFO_V2_PARAMS_V550>(
-        NV2080_CTRL_CMD_FB_GET_INFO_V2, FramebufferInfoV2),
+    UntypedControl<NV2080_CTRL_FB_GET_INFO_V2_PARAMS, NV2080_CTRL_FB_GET_INFO_V2_PARAMS_V550,
+                   NV2080_CTRL_FB_GET_INFO_V2_PARAMS_V580>(NV2080_CTRL_CMD_FB_GET_INFO_V2,
+                                                           FramebufferInfoV2),
     Control<PciIds>(NV2080_CTRL_CMD_BUS_GET_PCI_INFO),
     Control<PciBars>(NV2080_CTRL_CMD_BUS_GET_PCI_BAR_INFO),
     Control<BusInfoV1>(NV2080_CTRL_CMD_BUS_GET_INFO),
     UntypedControl<NV2080_CTRL_BUS_GET_INFO_V2_PARAMS>(NV2080_CTRL_CMD_BUS_GET_INFO_V2, BusInfoV2),
-    ZeroControl<NV2080_CTRL_CMD_BUS_GET_PCIE_SUPPORTED_GPU_ATOMICS_PARAMS>(
+    ZeroControl<NV2080_CTRL_CMD_BUS_GET_PCIE_SUPPORTED_GPU_ATOMICS_PARAMS,
+                NV2080_CTRL_CMD_BUS_GET_PCIE_SUPPORTED_GPU_ATOMICS_PARAMS,
+                NV2080_CTRL_CMD_BUS_GET_PCIE_SUPPORTED_GPU_ATOMICS_PARAMS_V580>(
         NV2080_CTRL_CMD_BUS_GET_PCIE_SUPPORTED_GPU_ATOMICS, "no atomics over PCIe"),
     // No chip-to-chip link to the CPU.
     ZeroControl<NV2080_CTRL_CMD_BUS_GET_C2C_INFO_PARAMS>(NV2080_CTRL_CMD_BUS_GET_C2C_INFO,
@@ -372,13 +399,18 @@ constexpr ControlRow kRows[] = {
     AcceptedControl<NV2080_CTRL_MC_SERVICE_INTERRUPTS_PARAMS>(NV2080_CTRL_CMD_MC_SERVICE_INTERRUPTS,
                                                               "no interrupt is ever left to serve"),
     Control<GspFeatures>(NV2080_CTRL_CMD_GSP_GET_FEATURES),
-    ControlOfSize(0x20808159, 332, Undocumented8159),
+    ControlOfSizes(0x20808159, 332, Undocumented8159),
     // Peer access between two GPUs (undocumented): zero permits it.
-    ZeroOfSize(0x20808162, 1, "peer access between two GPUs: zero permits it"),
-    // Undocumented, refused without harm on every machine seen.
-    RefusedOfSize(0x20808161, 952),
-    RefusedOfSize(0x20810108, 992),
-    RefusedOfSize(0x20809038, 4),
+    ZeroOfSizes(0x20808162, 1, "peer access between two GPUs: zero permits it"),
+    // Undocumented, refused without harm by 535 and 550. An H100 with 580 accepts two of them and
+    // leaves the zeros that libcuda sends.
+    RefusedOfSizes(0x20808161, 952),
+    {0x20810108,
+     {{992, ControlNotSupported}, {992, ControlNotSupported}, {992, ControlSucceeds}},
+     "an H100 changes nothing in the block either"},
+    {0x20809038,
+     {{4, ControlNotSupported}, {4, ControlNotSupported}, {4, ControlSucceeds}},
+     "an H100 changes nothing in the block either"},
 };
 
 }  // namespace

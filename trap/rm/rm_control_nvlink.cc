@@ -16,7 +16,14 @@ constexpr uint32_t kFirstSwitchBus = 5;
 
 uint32_t LinkMask(const GpuProfile& profile) { return (1u << profile.nvlink.links) - 1; }
 
-uint32_t Caps(ControlCall& call, NV2080_CTRL_CMD_NVLINK_GET_NVLINK_CAPS_PARAMS& params) {
+// The mask that 580 has beside the one of 32 links (ctrl2080nvlink_common.h).
+void SetLinks(const GpuProfile& profile, NV2080_CTRL_NVLINK_LINK_MASK& mask) {
+  mask.lenMasks = 1;
+  mask.masks[0] = LinkMask(profile);
+}
+
+template <typename Params>
+uint32_t Caps(ControlCall& call, Params& params) {
   std::memset(&params, 0, sizeof params);
   const auto& nvlink = call.profile().nvlink;
   if (nvlink.links == 0) return NV_OK;
@@ -24,17 +31,23 @@ uint32_t Caps(ControlCall& call, NV2080_CTRL_CMD_NVLINK_GET_NVLINK_CAPS_PARAMS& 
   params.lowestNvlinkVersion = params.highestNvlinkVersion = nvlink.version;
   params.lowestNciVersion = params.highestNciVersion = nvlink.version;
   params.discoveredLinkMask = params.enabledLinkMask = LinkMask(call.profile());
+  if constexpr (requires { params.discoveredLinks; }) {
+    SetLinks(call.profile(), params.discoveredLinks);
+    SetLinks(call.profile(), params.enabledLinks);
+  }
   return NV_OK;
 }
 
 // Every link goes to an NVSwitch; link i of each GPU to switch i mod n.
-uint32_t Status(ControlCall& call, NV2080_CTRL_CMD_NVLINK_GET_NVLINK_STATUS_PARAMS& params) {
+template <typename Params>
+uint32_t Status(ControlCall& call, Params& params) {
   const bool instance = params.bSublinkStateInst != 0;
   std::memset(&params, 0, sizeof params);
   params.bSublinkStateInst = instance;
   const auto& profile = call.profile();
   const auto& nvlink = profile.nvlink;
   params.enabledLinkMask = LinkMask(profile);
+  if constexpr (requires { params.enabledLinks; }) SetLinks(profile, params.enabledLinks);
   for (uint32_t i = 0; i < nvlink.links; ++i) {
     auto& link = params.linkInfo[i];
     link.capsTbl = kLinkCaps;
@@ -83,10 +96,17 @@ uint32_t FabricProbe(ControlCall& call, Params& params) {
 }
 
 constexpr ControlRow kRows[] = {
-    Control<Caps>(NV2080_CTRL_CMD_NVLINK_GET_NVLINK_CAPS),
-    Control<Status>(NV2080_CTRL_CMD_NVLINK_GET_NVLINK_STATUS),
+    ControlByVersion<Caps<NV2080_CTRL_CMD_NVLINK_GET_NVLINK_CAPS_PARAMS>,
+                     Caps<NV2080_CTRL_CMD_NVLINK_GET_NVLINK_CAPS_PARAMS>,
+                     Caps<NV2080_CTRL_CMD_NVLINK_GET_NVLINK_CAPS_PARAMS_V580>>(
+        NV2080_CTRL_CMD_NVLINK_GET_NVLINK_CAPS),
+    ControlByVersion<Status<NV2080_CTRL_CMD_NVLINK_GET_NVLINK_STATUS_PARAMS>,
+                     Status<NV2080_CTRL_CMD_NVLINK_GET_NVLINK_STATUS_PARAMS>,
+                     Status<NV2080_CTRL_CMD_NVLINK_GET_NVLINK_STATUS_PARAMS_V580>>(
+        NV2080_CTRL_CMD_NVLINK_GET_NVLINK_STATUS),
     ControlByVersion<FabricProbe<NV2080_CTRL_CMD_GET_GPU_FABRIC_PROBE_INFO_PARAMS>,
-                     FabricProbe<NV2080_CTRL_CMD_GET_GPU_FABRIC_PROBE_INFO_PARAMS_V550>>(
+                     FabricProbe<NV2080_CTRL_CMD_GET_GPU_FABRIC_PROBE_INFO_PARAMS_V550>,
+                     FabricProbe<NV2080_CTRL_CMD_GET_GPU_FABRIC_PROBE_INFO_PARAMS_V580>>(
         NV2080_CTRL_CMD_GET_GPU_FABRIC_PROBE_INFO),
 };
 

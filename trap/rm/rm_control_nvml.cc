@@ -70,11 +70,14 @@ uint32_t AccountingState(ControlCall&, NV0000_CTRL_GPUACCT_GET_ACCOUNTING_STATE_
 constexpr ControlRow kRows[] = {
     Control<AccountingState>(NV0000_CTRL_CMD_GPUACCT_GET_ACCOUNTING_STATE),
     Control<InforomObjectVersion>(NV2080_CTRL_CMD_GPU_GET_INFOROM_OBJECT_VERSION),
-    AcceptedOfSize(NV2080_CTRL_CMD_GPU_QUERY_INFOROM_ECC_SUPPORT, 0,
-                   "the answer is the status: ECC is supported"),
-    ControlOfSize(kVerifyInforom, 8, VerifyInforom),
+    AcceptedOfSizes(NV2080_CTRL_CMD_GPU_QUERY_INFOROM_ECC_SUPPORT, 0,
+                    "the answer is the status: ECC is supported"),
+    ControlOfSizes(kVerifyInforom, 8, VerifyInforom),
     Control<ChipDetails>(NV2080_CTRL_CMD_GPU_GET_CHIP_DETAILS),
-    // Neither a reset nor a drain is due.
+    // Neither a reset nor a drain is due, nor another way to recover.
+    ZeroOfSizes(NV2080_CTRL_CMD_GPU_GET_RECOVERY_ACTION,
+                Since580(sizeof(NV2080_CTRL_GPU_GET_RECOVERY_ACTION_PARAMS)),
+                "no recovery is due: action NONE"),
     ZeroControl<NV2080_CTRL_GPU_GET_RESET_STATUS_PARAMS>(NV2080_CTRL_CMD_GPU_GET_RESET_STATUS,
                                                          "no reset is due"),
     ZeroControl<NV2080_CTRL_GPU_GET_DRAIN_AND_RESET_STATUS_PARAMS>(
@@ -86,6 +89,13 @@ constexpr ControlRow kRows[] = {
                                                             "memory has had no errors"),
     ZeroControl<NV2080_CTRL_FB_GET_REMAPPED_ROWS_PARAMS>(NV2080_CTRL_CMD_FB_GET_REMAPPED_ROWS,
                                                          "no row of memory is remapped"),
+    ZeroOfSizes(NV2080_CTRL_CMD_ECC_GET_REPAIR_STATUS,
+                Since580(sizeof(NV2080_CTRL_ECC_GET_REPAIR_STATUS_PARAMS)),
+                "memory needs no repair"),
+    ZeroOfSizes(0x20803406, Since580(1), "an H100 without errors answers zero, too"),
+    ZeroOfSizes(NV2080_CTRL_CMD_BUS_GET_PCIE_CPL_ATOMICS_CAPS,
+                Since580(sizeof(NV2080_CTRL_CMD_BUS_GET_PCIE_CPL_ATOMICS_CAPS_PARAMS)),
+                "no atomics over PCIe"),
     Control<RowRemapperHistogram>(NV2080_CTRL_CMD_FB_GET_ROW_REMAPPER_HISTOGRAM),
     Control<PexCounters>(NV2080_CTRL_CMD_BUS_GET_PEX_COUNTERS),
     ZeroControl<NV2080_CTRL_GPU_GET_NVENC_SW_SESSION_STATS_PARAMS>(
@@ -99,42 +109,65 @@ constexpr ControlRow kRows[] = {
     RefusedControl<NV2080_CTRL_BIOS_GET_INFO_PARAMS>(NV2080_CTRL_CMD_BIOS_GET_INFO),
     RefusedControl<NV2080_CTRL_GPU_GET_INFOROM_IMAGE_VERSION_PARAMS>(
         NV2080_CTRL_CMD_GPU_GET_INFOROM_IMAGE_VERSION),
-    RefusedOfSize(NV2080_CTRL_CMD_PMGR_GET_MODULE_INFO, 8),
+    RefusedOfSizes(NV2080_CTRL_CMD_PMGR_GET_MODULE_INFO, 8),
     RefusedControl<NV2080_CTRL_BUS_GET_PEX_UTIL_COUNTERS_PARAMS>(
         NV2080_CTRL_CMD_BUS_GET_PEX_UTIL_COUNTERS),
-    RefusedControl<NV2080_CTRL_CMD_BUS_GET_PCIE_REQ_ATOMICS_CAPS_PARAMS>(
+    RefusedControl<NV2080_CTRL_CMD_BUS_GET_PCIE_REQ_ATOMICS_CAPS_PARAMS,
+                   NV2080_CTRL_CMD_BUS_GET_PCIE_REQ_ATOMICS_CAPS_PARAMS,
+                   NV2080_CTRL_CMD_BUS_GET_PCIE_REQ_ATOMICS_CAPS_PARAMS_V580>(
         NV2080_CTRL_CMD_BUS_GET_PCIE_REQ_ATOMICS_CAPS),
-    RefusedOfSizes(NV2080_CTRL_CMD_PERF_GET_VID_ENG_PERFMON_SAMPLE, kAbsentControl,
-                   sizeof(NV2080_CTRL_PERF_GET_VID_ENG_PERFMON_SAMPLE_PARAMS)),
+    RefusedOfSizes(NV2080_CTRL_CMD_PERF_GET_VID_ENG_PERFMON_SAMPLE,
+                   {kAbsentControl, sizeof(NV2080_CTRL_PERF_GET_VID_ENG_PERFMON_SAMPLE_PARAMS)}),
     RefusedControl<NV2080_CTRL_PERF_GET_GPUMON_PERFMON_UTIL_SAMPLES_V2_PARAMS,
-                   NV2080_CTRL_PERF_GET_GPUMON_PERFMON_UTIL_SAMPLES_V2_PARAMS_V550>(
+                   NV2080_CTRL_PERF_GET_GPUMON_PERFMON_UTIL_SAMPLES_V2_PARAMS_V550,
+                   NV2080_CTRL_PERF_GET_GPUMON_PERFMON_UTIL_SAMPLES_V2_PARAMS_V580>(
         NV2080_CTRL_CMD_PERF_GET_GPUMON_PERFMON_UTIL_SAMPLES_V2),
     RefusedControl<NV90E7_CTRL_BBX_GET_LAST_FLUSH_TIME_PARAMS>(
         NV90E7_CTRL_CMD_BBX_GET_LAST_FLUSH_TIME),
+    // An H100 refuses this one, too. The place in a rack of hosts is not emulated.
+    RefusedOfSizes(NV2080_CTRL_CMD_FB_QUERY_DRAM_ENCRYPTION_INFOROM_SUPPORT,
+                   Since580(sizeof(NV2080_CTRL_FB_DRAM_ENCRYPTION_INFOROM_SUPPORT_PARAMS))),
+    RefusedOfSizes(NV2080_CTRL_CMD_NVLINK_GET_PLATFORM_INFO,
+                   Since580(sizeof(NV2080_CTRL_NVLINK_GET_PLATFORM_INFO_PARAMS))),
     // The rest has no public name. What nvidia-smi leaves out of its answer when they
     // are refused says what they are. Temperatures and their limits:
-    RefusedOfSize(0x20808513, 1432),
-    RefusedOfSize(0x2080852a, 1496),
-    RefusedOfSizes(0x20808536, 104, 108),
-    RefusedOfSize(0x20808546, 24),
-    // Fans, of which these boards have none.
-    RefusedOfSize(0x2080852e, 528),
+    RefusedOfSizes(0x20808513, 1432),
+    RefusedOfSizes(0x2080852a, {1496, 1496, 1784}),
+    RefusedOfSizes(0x2080852b, Since580(2836)),
+    RefusedOfSizes(0x20808536, {104, 108, 1812}),
+    RefusedOfSizes(0x2080853a, Since580(1456)),
+    RefusedOfSizes(0x20808542, Since580(504)),
+    RefusedOfSizes(0x20808546, 24),
+    // Fans, of which these boards have none; an H100 refuses the second, too.
+    RefusedOfSizes(0x2080852e, 528),
+    RefusedOfSizes(0x2080852f, Since580(776)),
     // Power draw, its limits' bounds, and voltage.
-    RefusedOfSize(0x2080a612, 3608),
-    RefusedOfSizes(0x2080a618, 6944, 6952),
-    RefusedOfSize(0x2080a637, 88024),
-    RefusedOfSizes(0x2080b201, 1676, 2060),
+    RefusedOfSizes(0x2080a612, {3608, 3608, 11680}),
+    RefusedOfSizes(0x2080a618, {6944, 6952, 8620}),
+    RefusedOfSizes(0x2080a63c, Since580(28)),
+    RefusedOfSizes(0x2080a637, 88024),
+    RefusedOfSizes(0x2080b201, {1676, 2060}),
     // Utilisation, of the GPU and (535) of the video engines.
-    RefusedOfSize(0x2080a097, 1168),
-    RefusedOfSizes(0x2080a087, 12, kAbsentControl),
+    RefusedOfSizes(0x2080a097, 1168),
+    RefusedOfSizes(0x2080a087, {12, kAbsentControl}),
     // Why clocks are lowered; samples of the clocks; deferred clocks.
-    RefusedOfSize(0x2080a080, 52),
-    RefusedOfSize(0x20809040, 4808),
-    RefusedOfSize(0x2080a06e, 1),
+    RefusedOfSizes(0x2080a080, 52),
+    RefusedOfSizes(0x20809040, 4808),
+    RefusedOfSizes(0x2080a06e, 1),
+    // Since 580, between those of clocks and performance states.
+    RefusedOfSizes(0x20809019, Since580(10800)),
+    RefusedOfSizes(0x2080a06f, Since580(4)),
+    RefusedOfSizes(0x2080a0a4, Since580(67396)),
+    RefusedOfSizes(0x2080a0a6, Since580(34720)),
+    RefusedOfSizes(0x2080a0a8, Since580(19724)),
+    RefusedOfSizes(0x2080a0f2, Since580(96)),
+    // Polling for the values that RM_USER_SHARED_DATA leaves out.
+    RefusedOfSizes(NV00DE_CTRL_CMD_REQUEST_DATA_POLL,
+                   Since580(sizeof(NV00DE_CTRL_REQUEST_DATA_POLL_PARAMS))),
     // GPU operation mode; display modes (550).
-    RefusedOfSize(0x20800152, 12),
-    RefusedOfSizes(0x20810110, kAbsentControl, 1),
-    RefusedOfSizes(0x20810111, kAbsentControl, 4),
+    RefusedOfSizes(0x20800152, 12),
+    RefusedOfSizes(0x20810110, {kAbsentControl, 1}),
+    RefusedOfSizes(0x20810111, {kAbsentControl, 4}),
 };
 
 }  // namespace

@@ -90,15 +90,16 @@ uint32_t PowerLimit(ControlCall& call) {
 }
 
 constexpr ControlRow kRows[] = {
-    ControlOfSizes(NV2080_CTRL_CMD_PERF_GET_CURRENT_PSTATE, kAbsentControl,
-                   sizeof(NV2080_CTRL_PERF_GET_CURRENT_PSTATE_PARAMS), CurrentState),
-    ControlOfSizes(0x2080a068, 4, kAbsentControl, CurrentState),
-    ControlOfSize(0x20809004, 1544, CurrentClocks),
-    ControlOfSize(0x20808545, 12, ClockRatio),
-    ControlOfSize(0x2080a0a7, 14988, StatesInfo),
-    ControlOfSize(0x2080a060, 28, StatesAndDomains),
-    ControlOfSize(0x2080a06b, 42264, StateClocks),
-    ControlOfSize(0x2080a61d, 12, PowerLimit),
+    ControlOfSizes(NV2080_CTRL_CMD_PERF_GET_CURRENT_PSTATE,
+                   {kAbsentControl, sizeof(NV2080_CTRL_PERF_GET_CURRENT_PSTATE_PARAMS)},
+                   CurrentState),
+    ControlOfSizes(0x2080a068, {4, kAbsentControl}, CurrentState),
+    ControlOfSizes(0x20809004, 1544, CurrentClocks),
+    ControlOfSizes(0x20808545, 12, ClockRatio),
+    ControlOfSizes(0x2080a0a7, 14988, StatesInfo),
+    ControlOfSizes(0x2080a060, 28, StatesAndDomains),
+    ControlOfSizes(0x2080a06b, 42264, StateClocks),
+    ControlOfSizes(0x2080a61d, 12, PowerLimit),
 };
 
 }  // namespace

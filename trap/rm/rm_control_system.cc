@@ -55,9 +55,24 @@ uint32_t AttachedIds(ControlCall& call, NV0000_CTRL_GPU_GET_ATTACHED_IDS_PARAMS&
   return NV_OK;
 }
 
-uint32_t ProbedIds(ControlCall& call, NV0000_CTRL_GPU_GET_PROBED_IDS_PARAMS& params) {
+template <typename Params>
+uint32_t ProbedIds(ControlCall& call, Params& params) {
   FillIds(call, params.gpuIds);
   for (uint32_t& id : params.excludedGpuIds) id = NV0000_CTRL_GPU_INVALID_ID;
+  if constexpr (requires { params.gpuFlags; }) {
+    for (uint32_t& flags : params.gpuFlags) flags = 0;
+  }
+  return NV_OK;
+}
+
+// Whole GPUs: there are no MIG instances (gpu_mgr.c gpumgrCacheGetActiveDeviceIds).
+uint32_t ActiveDeviceIds(ControlCall& call, NV0000_CTRL_GPU_GET_ACTIVE_DEVICE_IDS_PARAMS& params) {
+  std::memset(&params, 0, sizeof params);
+  for (const Gpu& gpu : call.machine().gpus) {
+    if (params.numDevices == std::size(params.devices)) break;
+    params.devices[params.numDevices++] = {gpu.id(), NV0000_CTRL_GPU_INVALID_ID,
+                                           NV0000_CTRL_GPU_INVALID_ID};
+  }
   return NV_OK;
 }
 
@@ -116,13 +131,30 @@ uint32_t MemopEnable(ControlCall&, NV0000_CTRL_GPU_GET_MEMOP_ENABLE_PARAMS& para
   return NV_OK;
 }
 
+uint32_t Features(ControlCall&, NV0000_CTRL_SYSTEM_GET_FEATURES_PARAMS& params) {
+  // As an H100 answers (client_resource.c).
+  params.featuresMask = NV0000_CTRL_SYSTEM_GET_FEATURES_UUID_BASED_MEM_SHARING_MASK;
+  return NV_OK;
+}
+
+// Confidential computing is off (ctrlcb33.h), which Hopper is capable of.
+template <typename Params>
+uint32_t ConfidentialCapabilities(ControlCall& call, Params& params) {
+  std::memset(&params, 0, sizeof params);
+  if (call.profile().architecture == GpuProfile::Architecture::kHopper) {
+    params.gpusCapability = NV_CONF_COMPUTE_SYSTEM_GPUS_CAPABILITY_HCC;
+  }
+  return NV_OK;
+}
+
 uint32_t FabricStatus(ControlCall&, NV0000_CTRL_SYSTEM_GET_FABRIC_STATUS_PARAMS& params) {
   // The fabric manager has nothing to wait for.
   params.fabricStatus = NV0000_CTRL_GET_SYSTEM_FABRIC_STATUS_SKIP;
   return NV_OK;
 }
 
-uint32_t CpuInfo(ControlCall&, NV0000_CTRL_SYSTEM_GET_CPU_INFO_PARAMS& params) {
+template <typename Params>
+uint32_t CpuInfo(ControlCall&, Params& params) {
   std::memset(&params, 0, sizeof params);
   params.clock = 2000;
   params.dataCacheLineSize = 64;
@@ -212,9 +244,11 @@ uint32_t InheritedSharePolicy(ControlCall& call,
 
 constexpr ControlRow kRows[] = {
     Control<BuildVersion>(NV0000_CTRL_CMD_SYSTEM_GET_BUILD_VERSION),
-    Control<CpuInfo>(NV0000_CTRL_CMD_SYSTEM_GET_CPU_INFO),
-    ZeroControl<NV0000_CTRL_SYSTEM_GET_FEATURES_PARAMS>(NV0000_CTRL_CMD_SYSTEM_GET_FEATURES,
-                                                        "no platform feature"),
+    ControlByVersion<CpuInfo<NV0000_CTRL_SYSTEM_GET_CPU_INFO_PARAMS>,
+                     CpuInfo<NV0000_CTRL_SYSTEM_GET_CPU_INFO_PARAMS_V550>,
+                     CpuInfo<NV0000_CTRL_SYSTEM_GET_CPU_INFO_PARAMS_V580>>(
+        NV0000_CTRL_CMD_SYSTEM_GET_CPU_INFO),
+    Control<Features>(NV0000_CTRL_CMD_SYSTEM_GET_FEATURES),
     Control<FabricStatus>(NV0000_CTRL_CMD_SYSTEM_GET_FABRIC_STATUS),
     Control<PeerCaps, NV0000_CTRL_SYSTEM_GET_P2P_CAPS_PARAMS_V550>(
         NV0000_CTRL_CMD_SYSTEM_GET_P2P_CAPS),
@@ -226,7 +260,11 @@ constexpr ControlRow kRows[] = {
     Control<InheritedSharePolicy>(NV0000_CTRL_CMD_CLIENT_SET_INHERITED_SHARE_POLICY),
     Control<ShareByControl>(NV0000_CTRL_CMD_CLIENT_SHARE_OBJECT),
     Control<AttachedIds>(NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS),
-    Control<ProbedIds>(NV0000_CTRL_CMD_GPU_GET_PROBED_IDS),
+    ControlByVersion<ProbedIds<NV0000_CTRL_GPU_GET_PROBED_IDS_PARAMS>,
+                     ProbedIds<NV0000_CTRL_GPU_GET_PROBED_IDS_PARAMS>,
+                     ProbedIds<NV0000_CTRL_GPU_GET_PROBED_IDS_PARAMS_V580>>(
+        NV0000_CTRL_CMD_GPU_GET_PROBED_IDS),
+    Control<ActiveDeviceIds>(NV0000_CTRL_CMD_GPU_GET_ACTIVE_DEVICE_IDS),
     AcceptedControl<NV0000_CTRL_GPU_ATTACH_IDS_PARAMS>(NV0000_CTRL_CMD_GPU_ATTACH_IDS,
                                                        "GPUs are always attached"),
     AcceptedControl<NV0000_CTRL_GPU_DETACH_IDS_PARAMS>(NV0000_CTRL_CMD_GPU_DETACH_IDS,
@@ -241,10 +279,10 @@ constexpr ControlRow kRows[] = {
     Control<DrainState>(NV0000_CTRL_CMD_GPU_QUERY_DRAIN_STATE),
     Control<MemopEnable>(NV0000_CTRL_CMD_GPU_GET_MEMOP_ENABLE),
     Control<BoostGroups>(NV0000_CTRL_CMD_SYNC_GPU_BOOST_GROUP_INFO),
-    // Confidential computing is off (ctrlcb33.h); the 550 block has a byte more.
-    ZeroControl<NV_CONF_COMPUTE_CTRL_CMD_SYSTEM_GET_CAPABILITIES_PARAMS,
-                NV_CONF_COMPUTE_CTRL_CMD_SYSTEM_GET_CAPABILITIES_PARAMS_V550>(
-        NV_CONF_COMPUTE_CTRL_CMD_SYSTEM_GET_CAPABILITIES, "confidential computing is off"),
+    ControlByVersion<
+        ConfidentialCapabilities<NV_CONF_COMPUTE_CTRL_CMD_SYSTEM_GET_CAPABILITIES_PARAMS>,
+        ConfidentialCapabilities<NV_CONF_COMPUTE_CTRL_CMD_SYSTEM_GET_CAPABILITIES_PARAMS_V550>>(
+        NV_CONF_COMPUTE_CTRL_CMD_SYSTEM_GET_CAPABILITIES),
     ZeroControl<NV_CONF_COMPUTE_CTRL_CMD_SYSTEM_GET_GPUS_STATE_PARAMS>(
         NV_CONF_COMPUTE_CTRL_CMD_SYSTEM_GET_GPUS_STATE, "confidential computing is off"),
 };

@@ -66,7 +66,7 @@ bool RmDevice::Succeeded(const Block& block) {
   return true;
 }
 
-// P550 only adds to the end of kServe's parameters.
+// P550 only adds to the end of kServe's parameters, and 580 nothing more.
 template <auto kServe, typename P550>
 constexpr RmDevice::Row RmDevice::Typed(uint32_t number, const char* quiet) {
   using P535 = ParamsOf<kServe>;
@@ -105,7 +105,10 @@ absl::Span<const RmDevice::Row> RmDevice::Rows() {
       Typed<&RmDevice::MapMemory>(NV_ESC_RM_MAP_MEMORY),
       Typed<&RmDevice::UnmapMemory>(NV_ESC_RM_UNMAP_MEMORY,
                                     "the pages go with the caller's munmap"),
-      Typed<&RmDevice::MapMemoryDma>(NV_ESC_RM_MAP_MEMORY_DMA),
+      {NV_ESC_RM_MAP_MEMORY_DMA,
+       {{sizeof(NVOS46_PARAMETERS), Serve<&RmDevice::MapMemoryDma<NVOS46_PARAMETERS>>},
+        {sizeof(NVOS46_PARAMETERS), Serve<&RmDevice::MapMemoryDma<NVOS46_PARAMETERS>>},
+        {sizeof(NVOS46_PARAMETERS_V580), Serve<&RmDevice::MapMemoryDma<NVOS46_PARAMETERS_V580>>}}},
       // No driver library was seen to use it; the length is known to 550 only.
       {NV_ESC_RM_UNMAP_MEMORY_DMA,
        {{sizeof(NVOS47_PARAMETERS), RefuseUnmapMemoryDma},

@@ -50,7 +50,8 @@ class RmDevice : public DeviceFile {
   int VidHeapControl(CallContext& call, abi::NVOS32_PARAMETERS& params);
   int MapMemory(CallContext& call, abi::nv_ioctl_nvos33_parameters_with_fd& params);
   int UnmapMemory(CallContext& call, abi::NVOS34_PARAMETERS& params);
-  int MapMemoryDma(CallContext& call, abi::NVOS46_PARAMETERS& params);
+  template <typename Params>
+  int MapMemoryDma(CallContext& call, Params& params);
   int AllocMemoryEscape(CallContext& call, abi::nv_ioctl_nvos02_parameters_with_fd& params);
   int Free(CallContext& call, abi::NVOS00_PARAMETERS& params);
   int Control(CallContext& call, abi::NVOS54_PARAMETERS& params);

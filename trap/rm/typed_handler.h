@@ -33,13 +33,19 @@ struct TypedHandler {
   Handler serve = nullptr;  // a block of that size
 };
 
-// In both.
+// In all of them. What 580 does not say otherwise is as in 550.
 template <typename Handler>
 struct HandlerVersions {
-  TypedHandler<Handler> v535, v550;
+  TypedHandler<Handler> v535, v550, v580;
+
+  constexpr HandlerVersions(TypedHandler<Handler> v535, TypedHandler<Handler> v550)
+      : HandlerVersions(v535, v550, v550) {}
+  constexpr HandlerVersions(TypedHandler<Handler> v535, TypedHandler<Handler> v550,
+                            TypedHandler<Handler> v580)
+      : v535(v535), v550(v550), v580(v580) {}
 
   const TypedHandler<Handler>& For(DriverAbi abi) const {
-    return abi >= DriverAbi::k550 ? v550 : v535;
+    return abi >= DriverAbi::k580 ? v580 : abi >= DriverAbi::k550 ? v550 : v535;
   }
 };
 

@@ -123,7 +123,7 @@ class UvmDeviceTest : public testing::TestWithParam<DriverAbi> {
   }
   uint32_t MapExternal(uint64_t base, uint64_t length, uint32_t memory, std::vector<int> gpus,
                        uint64_t offset = 0) {
-    return GetParam() == DriverAbi::k550 ? MapExternalAs<UVM_MAP_EXTERNAL_ALLOCATION_PARAMS_V550>(
+    return GetParam() >= DriverAbi::k550 ? MapExternalAs<UVM_MAP_EXTERNAL_ALLOCATION_PARAMS_V550>(
                                                base, length, memory, std::move(gpus), offset)
                                          : MapExternalAs<UVM_MAP_EXTERNAL_ALLOCATION_PARAMS>(
                                                base, length, memory, std::move(gpus), offset);
@@ -136,7 +136,7 @@ class UvmDeviceTest : public testing::TestWithParam<DriverAbi> {
     return Do(*device_, UVM_ALLOC_SEMAPHORE_POOL, params);
   }
   uint32_t Pool(uint64_t base, uint64_t length) {
-    return GetParam() == DriverAbi::k550
+    return GetParam() >= DriverAbi::k550
                ? PoolAs<UVM_ALLOC_SEMAPHORE_POOL_PARAMS_V550>(base, length)
                : PoolAs<UVM_ALLOC_SEMAPHORE_POOL_PARAMS>(base, length);
   }
@@ -174,7 +174,8 @@ class UvmDeviceTest : public testing::TestWithParam<DriverAbi> {
   std::unique_ptr<UvmDevice> device_;
 };
 
-INSTANTIATE_TEST_SUITE_P(Drivers, UvmDeviceTest, testing::Values(DriverAbi::k535, DriverAbi::k550));
+INSTANTIATE_TEST_SUITE_P(Drivers, UvmDeviceTest,
+                         testing::Values(DriverAbi::k535, DriverAbi::k550, DriverAbi::k580));
 
 // --- Mappings ---
 
@@ -400,7 +401,7 @@ TEST_P(UvmDeviceTest, ParametersThatEndEarlyFault) {
 }
 
 TEST_P(UvmDeviceTest, RandomBytesForEveryNumber) {
-  std::mt19937_64 random(GetParam() == DriverAbi::k550 ? 2 : 1);
+  std::mt19937_64 random(static_cast<unsigned>(GetParam()) + 1);
   const uint32_t memory = NewMemory(kMiB);
   RegisterTwo();
   const uint64_t edges[] = {0,      1,       kBase,       kBase + kMiB, kMiB,       4096,

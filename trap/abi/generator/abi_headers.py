@@ -25,6 +25,8 @@ CLASS_HEADERS = re.compile(
     r'|b0cc|b0b5sw|c0b5sw|c1b5sw|c3b5sw|c5b5sw|c6b5sw|c361|c365|c369|c461|c561|c637|c638|c639|c640'
     r'|c661|c763|c770_|cb33|cba2|cbca|906f|a06f|a16f|a26f|b06f|c06f|c36f|c46f|c56f|c86f)'
     r'(_notification|fecs|types|sw)?\.h')
+# Of suspending the machine.
+SKIPPED_RECORDS = re.compile(r'NVPOWERSTATE_')
 # From these class headers only structures are taken, not the numbers (hundreds of method offsets).
 METHOD_HEADERS = re.compile(r'cl(902d|506f|c365|cba2)\.h')
 CHANNEL_NUMBERS = re.compile(r'NV[0-9A-F]{2}6F_(NOTIFIERS|NOTIFICATION)')
@@ -58,7 +60,7 @@ class Header:
     return True
 
   def wants_record(self, record):
-    if self.order(record.file or '') is None:
+    if self.order(record.file or '') is None or SKIPPED_RECORDS.match(record.name or ''):
       return False
     base = os.path.basename(record.file)
     if record.file.startswith(CTRL):

@@ -11,7 +11,7 @@ an endless source of mistakes.  This script asks the compiler instead:
     to a `high:low` bit range) becomes a constant.
 
 Usage:
-  abi_layouts.py generate --out trap/abi/generated TREE_535 TREE_550
+  abi_layouts.py generate --out trap/abi/generated TREE_535 TREE_550 TREE_580
       Writes the headers.  The trees are checkouts of NVIDIA/open-gpu-kernel-modules (or of the
       same files laid out in the same way), oldest driver first.
   abi_layouts.py diff TREE TREE...
@@ -20,7 +20,7 @@ Usage:
       Prints the layouts of the named structures and the values of the named macros.
 
 Where the trees disagree about a structure or a number, the oldest one has the plain name and the
-newer one gets a suffix (_V550).  test/abi_parity_test.py compares the committed headers
+newer ones get a suffix (_V550, _V580).  test/abi_parity_test.py compares the committed headers
 with the driver's.
 """
 

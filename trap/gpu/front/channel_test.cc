@@ -186,6 +186,16 @@ TEST_F(ChannelTest, WritesInlineDataByLines) {
   EXPECT_EQ(Read<uint64_t>(kData + 16), 0x0b0a09080706u);
 }
 
+TEST_F(ChannelTest, InlineDataIsOneLineIfNobodySaysHowMany) {
+  Method(kComputeSubchannel, abi::compute::kLineLengthIn, {4});
+  Method(kComputeSubchannel, abi::compute::kOffsetOutUpper, {0, kData});
+  Method(kComputeSubchannel, abi::compute::kLaunchDma, {1});
+  Method(kComputeSubchannel, abi::compute::kLoadInlineData, {0x03020100, 0x07060504},
+         abi::kSecOpNonIncMethod);
+  EXPECT_EQ(Run(), Channel::State::kIdle);
+  EXPECT_EQ(Read<uint64_t>(kData), 0x03020100u);
+}
+
 // A Hopper QMD for an empty program, built bit by bit.
 class QmdBuilder {
  public:

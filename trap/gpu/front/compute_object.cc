@@ -83,7 +83,11 @@ void ComputeObject::StartInline(uint32_t flags) {
 
 Progress ComputeObject::InlineData(ExecutionContext& context, absl::Span<const uint8_t> bytes) {
   const uint64_t base = Address(m::kOffsetOutUpper, m::kOffsetOut) & 0x1ffffffffffffff;
-  if (inline_done_ >= inline_total_) return Progress::kDone;
+  if (inline_done_ >= inline_total_) {
+    context.services.unknowns->Count("inline data", inline_flags_,
+                                     "more than was announced is not written");
+    return Progress::kDone;
+  }
   uint64_t left = std::min<uint64_t>(bytes.size(), inline_total_ - inline_done_);
   const uint8_t* from = bytes.data();
   while (left > 0) {

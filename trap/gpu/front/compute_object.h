@@ -15,7 +15,10 @@ namespace phantora {
 
 class ComputeObject : public EngineObject {
  public:
-  explicit ComputeObject(uint32_t class_id) : class_id_(class_id), queue_(class_id) {}
+  explicit ComputeObject(uint32_t class_id) : class_id_(class_id), queue_(class_id) {
+    // One line of inline data, until a program says how many: libcuda 580 does not say it for one.
+    reg(abi::compute::kLineCount) = 1;
+  }
 
   Progress Method(ExecutionContext& context, uint32_t method, uint32_t data) override;
   bool Busy() const override { return queue_.Busy(); }

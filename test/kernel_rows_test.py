@@ -169,8 +169,10 @@ class KernelRowsTest(unittest.TestCase):
         self.assertGreater(spent["measured"], 0)
         table = rows_py("coverage", own, self.root / "kernels.jsonl").stdout.splitlines()
         total, *shares = next(line for line in table if line.startswith("all")).split("\t")[1:]
-        for share, source in zip(shares, ("measured", "interpolated")):
-            self.assertAlmostEqual(float(share[:-1]) / 100 * float(total) * 1e3, spent[source], delta=1)
+        covered = [float(share[:-1]) / 100 * float(total) * 1e3 for share in shares]
+        self.assertAlmostEqual(covered[0], spent["measured"], delta=1)
+        # Rows of another GPU interpolate in the run, too.
+        self.assertLessEqual(covered[1], spent["interpolated"] + 1)
 
     def test_leave_one_out(self):
         compared = subprocess.run([KERNEL_PRICES, "a100-sxm4-80gb"], check=True, text=True,

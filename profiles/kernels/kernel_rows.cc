@@ -29,13 +29,21 @@ std::array<double, 5> Normal(const KernelWork& work, WorkFamily family) {
 double Square(double value) { return value * value; }
 
 // In powers of two. Shapes of one group have the same dimensions.
-double Distance(const KernelWork& a, const KernelWork& b) {
+double Distance(const KernelWork& a, const KernelWork& b, WorkFamily family) {
   double sum = 0;
   bool shaped = false;
   for (size_t i = 0; i < a.shape.size(); ++i) {
     if (a.shape[i] <= 0 || b.shape[i] <= 0) continue;
     shaped = true;
     sum += Square(std::log2(a.shape[i] / b.shape[i]));
+  }
+  // Of one shape, causal attention does half.
+  if (family == WorkFamily::kAttention && shaped && a.flops > 0 && b.flops > 0) {
+    double sizes = 0;
+    for (size_t i = 0; i < a.shape.size(); ++i) {
+      if (a.shape[i] > 0 && b.shape[i] > 0) sizes += std::log2(a.shape[i] / b.shape[i]);
+    }
+    sum += Square(std::log2(a.flops / b.flops) - sizes);
   }
   if (!shaped) sum = Square(std::log2(std::max(a.bytes, 1.0) / std::max(b.bytes, 1.0)));
   return std::sqrt(sum);
@@ -88,7 +96,7 @@ absl::StatusOr<KernelRows> KernelRows::Parse(std::string_view text, const GpuRat
   for (const absl::string_view line :
        absl::StrSplit(absl::string_view(text.data(), text.size()), '\n')) {
     ++number;
-    if (line.empty() || line[0] == '#') continue;
+    if (line.empty() || line[0] == '#' || (header && line == kHeader)) continue;
     if (!header) {
       if (line != kHeader) return Wrong(number, absl::StrCat("the columns must be ", kHeader));
       header = true;
@@ -140,11 +148,14 @@ absl::StatusOr<KernelRows> KernelRows::Parse(std::string_view text, const GpuRat
 
 absl::StatusOr<KernelRows> KernelRows::Find(const std::string& gpu, const GpuRates& rates,
                                             int sms) {
-  const std::string path = absl::StrCat("profiles/data/", gpu, "/kernels.tsv");
-  for (const EmbeddedFile& file : EmbeddedData()) {
-    if (file.name == path) return Parse(file.content, rates, sms);
+  std::string text;
+  for (const char* name : {"kernels.tsv", "measured_kernels.tsv"}) {
+    const std::string path = absl::StrCat("profiles/data/", gpu, "/", name);
+    for (const EmbeddedFile& file : EmbeddedData()) {
+      if (file.name == path) absl::StrAppend(&text, std::string(file.content), "\n");
+    }
   }
-  return KernelRows();
+  return text.empty() ? KernelRows() : Parse(text, rates, sms);
 }
 
 std::optional<double> KernelRows::Correction(const Group& group, const KernelWork& work,
@@ -152,7 +163,7 @@ std::optional<double> KernelRows::Correction(const Group& group, const KernelWor
   double sum = 0, weights = 0;
   for (const Row& row : group.rows) {
     if (&row == but) continue;
-    const double distance = Distance(row.work, work);
+    const double distance = Distance(row.work, work, row.family);
     if (distance > kFarthest) continue;
     const double weight = 1 / (Square(distance) + kSame);
     sum += weight * row.missed_by;
@@ -214,7 +225,7 @@ std::optional<KernelRows::Found> KernelRows::Of(const KernelWork& work, WorkFami
       const bool same =
           std::abs(row.work.flops - work.flops) <= kSame * work.flops &&
           (work.flops > 0 || std::abs(row.work.bytes - work.bytes) <= kSame * work.bytes);
-      if (same && !transferred_ && Distance(row.work, normal) < kSame) {
+      if (same && !transferred_ && Distance(row.work, normal, family) < kSame) {
         return Found{{row.seconds, row.error}, true};
       }
     }

@@ -1,4 +1,5 @@
-// Measured kernels: profiles/data/<gpu>/kernels.tsv.
+// Measured kernels: profiles/data/<gpu>/kernels.tsv, what others have published, and measured_kernels.tsv, which
+// phantora_bench.py has measured.
 #ifndef PHANTORA_PROFILES_KERNELS_KERNEL_ROWS_H_
 #define PHANTORA_PROFILES_KERNELS_KERNEL_ROWS_H_
 

@@ -111,7 +111,12 @@ std::string Printable(std::string_view text) {
 }  // namespace
 
 std::string KernelTitle(std::string_view symbol) {
-  if (symbol.substr(0, 2) != "_Z") return Printable(symbol);
+  if (symbol.substr(0, 2) != "_Z") {
+    // Then follow a version's own words, tiles and numbers.
+    constexpr std::string_view kCudnnAttention = "cudnn_generated_fort_native_sdpa";
+    return Printable(symbol.substr(0, kCudnnAttention.size()) == kCudnnAttention ? kCudnnAttention
+                                                                                 : symbol);
+  }
   std::string_view own;
   std::vector<std::string_view> arguments;
   bool in_arguments = false;

@@ -22,6 +22,8 @@ constexpr uint32_t kZeroRegister = 255;
 // operand comes from.
 enum Operation : uint32_t {
   kMove = 0x002,
+  kSelect = 0x007,
+  kFloatSelect = 0x008,
   kIntegerCompare = 0x00c,
   kIntegerAdd = 0x010,
   kMultiplyAdd = 0x024,  // IMAD, by which registers are copied too
@@ -101,6 +103,8 @@ class Reader {
         (instruction.kept() ? part.kept : part.loaded) += loaded, summary.loaded += loaded;
       } else if (instruction.operation() == kGlobalStore) {
         part.stored += instruction.width(), summary.stored += instruction.width();
+      } else if (instruction.operation() == kSelect || instruction.operation() == kFloatSelect) {
+        ++summary.selects;
       } else {
         Arithmetic(instruction, part);
       }

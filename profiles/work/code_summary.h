@@ -30,6 +30,7 @@ struct CodeSummary {
   };
 
   uint32_t loaded = 0, stored = 0;  // bytes of all parts, once
+  uint32_t selects = 0;             // instructions that choose between two values
   std::vector<Part> parts = {Part()};
 };
 

@@ -48,6 +48,14 @@ class Code {
   std::vector<uint8_t> bytes_;
 };
 
+TEST(CodeSummaryTest, CountsSelects) {
+  Code code;
+  code.Add(0x207);  // SEL
+  code.Add(0x808);  // FSEL
+  code.Add(0x210);  // IADD3
+  EXPECT_EQ(code.Read().selects, 2);
+}
+
 TEST(CodeSummaryTest, LoadsAndStoresByTheirWidth) {
   Code code;
   code.Add(0x981, 4 << 9);  // LDG.E

@@ -102,17 +102,21 @@ class Gemm : public WorkForm {
   uint32_t tile_m_ = 0, tile_n_ = 0;
 };
 
-// cuBLAS 12.6 to 12.9 on Hopper: "nvjet_tst_128x256_64x4_1x2_h_bz_coopA_NTT". Sizes less one,
-// i32; k is where the first operand's layout, the first letter at the end, puts it.
+// cuBLAS 12.6 and later on Hopper: "nvjet_tst_128x256_64x4_1x2_h_bz_coopA_NTT", of 13
+// "nvjet_sm90_tst_...". Sizes less one, i32; k is where the first operand's layout, the first
+// letter at the end, puts it.
 class Nvjet : public WorkForm {
  public:
   explicit Nvjet(std::string_view symbol) {
     // The types of operands, sum and result: q 8 bits, h fp16, t bf16, s fp32.
-    const std::string_view types = symbol.substr(symbol.find("nvjet_") + 6, 5);
-    precision_ = types[0] == 'q'   ? MathPrecision::kFp8
-                 : types[0] == 'h' ? MathPrecision::kFp16
-                 : types[0] == 't' ? MathPrecision::kBf16
-                                   : MathPrecision::kTf32;
+    std::string_view types = symbol.substr(symbol.find("nvjet_") + 6);
+    if (types.substr(0, 2) == "sm")
+      types.remove_prefix(std::min(types.find('_'), types.size() - 1) + 1);
+    const char type = types.empty() ? 's' : types[0];
+    precision_ = type == 'q'   ? MathPrecision::kFp8
+                 : type == 'h' ? MathPrecision::kFp16
+                 : type == 't' ? MathPrecision::kBf16
+                               : MathPrecision::kTf32;
     const size_t layout = symbol.rfind('_');
     k_at_ = layout + 1 < symbol.size() && symbol[layout + 1] == 'T' ? 0xd0 : 0xd4;
     if (!FindTile(symbol, "nvjet_", &tile_m_, &tile_n_)) tile_m_ = tile_n_ = 0;

@@ -89,8 +89,9 @@ struct KernelWork {
   double single_queries = 0, single_keys = 0;
 };
 
-// Sizes beyond it are taken for a misunderstanding.
+// Sizes beyond it, and more bytes than a launch moves, are taken for a misunderstanding.
 inline constexpr double kLargestDimension = 1 << 28;
+inline constexpr double kMostTraffic = 1e14;
 
 }  // namespace phantora
 

@@ -32,7 +32,8 @@ struct Row {
 };
 
 // Numbers of parameters are from PyTorch 2.6's and CUB's public sources, tried on
-// launches of known sizes (test/programs/ops.py). The first that fits counts.
+// launches of known sizes (test/programs/ops.py). The first that fits counts, and gives a possible
+// size: versions have sizes in other places.
 constexpr Row kRows[] = {
     // Norms: rows of so many columns, a row per block.
     {"vectorized_layer_norm_kernel",
@@ -50,6 +51,10 @@ constexpr Row kRows[] = {
     {"GammaBetaBackwardCUDAKernel_32x32",
      WorkFamily::kRows,
      "CUDAKernel_32x32I",
+     {{{2, 0, {1, 2}}}}},
+    {"GammaBetaBackwardCUDAKernelTemplate",
+     WorkFamily::kRows,
+     "KernelTemplateI",
      {{{2, 0, {1, 2}}}}},
     {"GammaBetaBackwardCUDAKernel", WorkFamily::kRows, "BackwardCUDAKernelI", {{{2, 0, {1, 2}}}}},
     {"GammaBetaBackwardSimple", WorkFamily::kRows, "SimpleCUDAKernelI", {{{2, 0, {1, 2}}}}},
@@ -124,6 +129,12 @@ constexpr Row kRows[] = {
      "forward_nhwcI",
      {{{1, 8, {At(0x8), Wide(0x10), At(0x28), At(0x2c)}},
        {1, 0, {At(0x8), Wide(0x10), Wide(0x18), Wide(0x20)}}}}},
+    // PyTorch 2.9 and later, with sizes of 32 bits.
+    {"max_pool_forward_nhwc",
+     WorkFamily::kImage,
+     "forward_nhwcI",
+     {{{1, 8, {At(0x8), At(0xc), At(0x18), At(0x1c)}},
+       {1, 0, {At(0x8), At(0xc), At(0x10), At(0x14)}}}}},
     {"max_pool_backward_nchw",
      WorkFamily::kImage,
      "backward_nchwI",
@@ -134,6 +145,16 @@ constexpr Row kRows[] = {
      "backward_nhwcI",
      {{{1, 8, {At(0x10), Wide(0x18), At(0x30), At(0x34)}},
        {1, 0, {At(0x10), Wide(0x18), Wide(0x20), Wide(0x28)}}}}},
+    {"max_pool_backward_nchw",
+     WorkFamily::kImage,
+     "backward_nchwI",
+     {{{1, 8, {At(0x10), At(0x14), At(0x20), At(0x24)}},
+       {1, 0, {At(0x10), At(0x14), At(0x18), At(0x1c)}}}}},
+    {"max_pool_backward_nhwc",
+     WorkFamily::kImage,
+     "backward_nhwcI",
+     {{{1, 8, {At(0x10), At(0x14), At(0x20), At(0x24)}},
+       {1, 0, {At(0x10), At(0x14), At(0x18), At(0x1c)}}}}},
     {"avg_pool2d_out_cuda_frame_nhwc",
      WorkFamily::kImage,
      "frame_nhwcI",
@@ -146,6 +167,14 @@ constexpr Row kRows[] = {
      WorkFamily::kImage,
      "",
      {{{0, 4, {3, 4, 5}}, {0, 4, {3, 6, 7}}}}},
+    {"upsample_nearest2d_backward_out_frame",
+     WorkFamily::kImage,
+     "out_frameI",
+     {{{1, 0, {2, 3, 4, 5}}, {1, 0, {2, 3, 6, 7}}}}},
+    {"avg_pool2d_backward_out_cuda_frame",
+     WorkFamily::kImage,
+     "cuda_frameI",
+     {{{1, 0, {1}}, {1, 0, {1, 6, 7}, {4, 5}}}}},
     // Batch norm of cuDNN (fp32, fp16), then PyTorch's: passes over the images.
     {"bn_fw_tr_1C11_kernel_NCHW", WorkFamily::kImage, "kernel_NCHWI", {{{3, 0, {Wide(0x18)}}}}},
     {"bn_fw_tr_1C11_singleread_spec",
@@ -358,15 +387,43 @@ class Products : public WorkForm {
   bool complete_ = true;
 };
 
+// Rows for versions of one kernel.
+class Versions : public WorkForm {
+ public:
+  explicit Versions(std::vector<std::shared_ptr<const Products>> versions)
+      : versions_(std::move(versions)) {}
+
+  KernelWork Of(const LaunchShape& launch) const override {
+    KernelWork work;
+    for (const auto& version : versions_) {
+      work = version->Of(launch);
+      if (work.checked && work.bytes > 0 && work.bytes < kMostTraffic) return work;
+    }
+    work.checked = false;
+    return work;
+  }
+
+ private:
+  const std::vector<std::shared_ptr<const Products>> versions_;
+};
+
 }  // namespace
 
 FoundForm FindProducts(const KernelFacts& kernel) {
+  std::vector<std::shared_ptr<const Products>> found;
+  WorkFamily family = WorkFamily::kUnknown;
+  std::string_view pattern;
   for (const Row& row : kRows) {
-    if (!Matches(kernel.symbol, row.pattern)) continue;
+    if (!Matches(kernel.symbol, row.pattern) || (!found.empty() && row.pattern != pattern))
+      continue;
     auto form = std::make_shared<Products>(row, kernel);
-    if (form->complete()) return {row.family, std::move(form)};
+    if (!form->complete()) continue;
+    if (found.empty()) family = row.family, pattern = row.pattern;
+    found.push_back(std::move(form));
   }
-  return {};
+  if (found.empty()) return {};
+  if (found.size() == 1) return {family, found[0]};
+  return {family, std::make_shared<Versions>(std::move(found))};
 }
 
 }  // namespace phantora

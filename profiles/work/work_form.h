@@ -43,6 +43,7 @@ struct FoundForm {
 FoundForm FindGemm(const KernelFacts& kernel);
 FoundForm FindCutlass3(const KernelFacts& kernel);
 FoundForm FindEfficientAttention(const KernelFacts& kernel);
+FoundForm FindCudnnAttention(const KernelFacts& kernel);
 FoundForm FindFlash2(const KernelFacts& kernel);
 FoundForm FindFlash3(const KernelFacts& kernel);
 FoundForm FindConvolution(const KernelFacts& kernel);

@@ -19,9 +19,9 @@ WorkRule::WorkRule(std::string_view symbol, absl::Span<const CubinKernel::Parame
   parameter_bytes_ = std::min<uint32_t>(parameter_bytes_, kMostParameterBytes);
   const KernelFacts facts = {symbol, parameters, &code, parameter_bytes_};
   // In this order: names of some contain those of others.
-  for (const auto find :
-       {FindProducts, FindEfficientAttention, FindFlash2, FindFlash3, FindCutlass3, FindConvolution,
-        FindMultiTensor, FindElementwise, FindReduction, FindConcatenation, FindGemm, FromCode}) {
+  for (const auto find : {FindProducts, FindEfficientAttention, FindCudnnAttention, FindFlash2,
+                          FindFlash3, FindCutlass3, FindConvolution, FindMultiTensor,
+                          FindElementwise, FindReduction, FindConcatenation, FindGemm, FromCode}) {
     const FoundForm found = find(facts);
     if (found.form == nullptr) continue;
     family_ = found.family;
@@ -35,8 +35,8 @@ KernelWork WorkRule::Of(const LaunchShape& launch) const {
   KernelWork work = form_->Of(launch);
   work.blocks = static_cast<double>(launch.blocks());
   work.threads = static_cast<double>(launch.threads());
-  work.checked = work.checked && work.bytes >= 0 && work.flops >= 0 && std::isfinite(work.bytes) &&
-                 std::isfinite(work.flops);
+  work.checked = work.checked && work.bytes >= 0 && work.bytes < kMostTraffic && work.flops >= 0 &&
+                 std::isfinite(work.bytes) && std::isfinite(work.flops);
   return work;
 }
 

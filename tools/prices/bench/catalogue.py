@@ -27,6 +27,9 @@ def define_attention():
                     define("attention", "sdpa", 0 if not causal and sequence in (2048, 8192) else 1, device.sdpa,
                            dtype="bf16", batch=16384 // sequence, heads=heads, sequence=sequence,
                            width=width, causal=causal, direction=direction)
+                    define("attention", "sdpa", 1, device.sdpa, dtype="bf16", batch=16384 // sequence, heads=heads,
+                           sequence=sequence, width=width, causal=causal, direction=direction,
+                           backend="CUDNN_ATTENTION")
 
 
 def define_elementwise():
@@ -45,7 +48,10 @@ def define_reductions():
     """Reductions to rows, columns and one number."""
     for what in ("sum_rows", "sum_columns", "sum", "norm", "amax_rows", "argmax_rows", "mean_rows"):
         for dtype in ("bf16", "fp32"):
-            for n, width in ((8192, 4096), (4096, 1024), (32768, 8192), (512, 512), (64, 65536)):
+            sizes = ((8192, 4096), (4096, 1024), (32768, 8192), (512, 512), (64, 65536))
+            if what == "sum_columns":  # gradients of biases
+                sizes += ((16384, 512), (4096, 4096), (16384, 2048), (2048, 8192), (4096, 1536))
+            for n, width in sizes:
                 define("reduction", what, 0 if (n, width) == (8192, 4096) and dtype == "bf16" else 1,
                        functools.partial(device.reduction, what), dtype=dtype, rows=n, columns=width)
 
@@ -89,7 +95,7 @@ def define_optimizers():
 
 def define_layouts():
     """What changes only where elements are."""
-    for what in ("transpose", "cat", "heads", "cat_columns", "stack", "cat_strided"):
+    for what in ("transpose", "cat", "heads", "cat_columns", "stack", "cat_strided", "heads_back", "cat_3"):
         for dtype in ("bf16", "fp32"):
             for n, width in ((8192, 4096), (1024, 1024), (32768, 4096)):
                 define("layout", what, 0 if n == 8192 and dtype == "bf16" else 1,
@@ -111,6 +117,15 @@ def define_convolutions():
                 define("convolution", "conv2d", 0 if number < 6 and dtype == "bf16" else 1, device.conv, dtype=dtype,
                        batch=64, channels=channels, size=size, filters=filters, kernel=kernel,
                        stride=stride, direction=direction)
+    for number, (channels, size, filters, kernel, stride) in enumerate(shapes):
+        for direction in ("forward", "backward"):
+            define("convolution", "conv2d", 1, device.conv, dtype="bf16", batch=64, channels=channels, size=size,
+                   filters=filters, kernel=kernel, stride=stride, direction=direction, layout="nchw")
+    for what in ("batch_norm", "max_pool", "average_pool_2", "group_norm", "upsample"):
+        for channels, size in ((64, 112), (256, 56), (512, 14), (1024, 14)):
+            for direction in ("forward", "backward"):
+                define("image", what, 1, functools.partial(device.image, what), dtype="bf16", batch=64,
+                       channels=channels, size=size, layout="nchw", direction=direction)
     for what in ("batch_norm", "max_pool", "average_pool"):
         for channels, size in ((64, 112), (256, 56), (2048, 7)):
             define("image", what, 1, functools.partial(device.image, what), dtype="bf16", batch=64,

@@ -40,14 +40,14 @@ def bmm(dtype, batch, m, n, k):
     return lambda: torch().bmm(a, b)
 
 
-def sdpa(dtype, batch, heads, sequence, width, causal, direction):
+def sdpa(dtype, batch, heads, sequence, width, causal, direction, backend="FLASH_ATTENTION"):
     t = torch()
     from torch.nn.attention import SDPBackend, sdpa_kernel  # pylint: disable=import-outside-toplevel
     q, k, v = (random(batch, heads, sequence, width, dtype=dtype, grad=direction == "backward")
                for _ in range(3))
 
     def forward():
-        with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+        with sdpa_kernel(getattr(SDPBackend, backend)):
             return t.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
     if direction == "forward":
         return forward
@@ -125,9 +125,11 @@ def layout(what, dtype, rows, columns):  # pylint: disable=redefined-outer-name
     t = torch()
     a, b = random(rows, columns, dtype=dtype), random(rows, columns, dtype=dtype)
     heads = a.view(rows, columns // 64, 64)
+    by_heads = b.view(columns // 64, rows, 64)
     return {"cat": lambda: t.cat([a, b]), "cat_columns": lambda: t.cat([a, b], 1),
             "transpose": lambda: a.t().contiguous(), "heads": lambda: heads.transpose(0, 1).contiguous(),
-            "stack": lambda: t.stack([a, b]),
+            "stack": lambda: t.stack([a, b]), "cat_3": lambda: t.cat([heads] * 3, 2),
+            "heads_back": lambda: by_heads.transpose(0, 1).contiguous(),
             "cat_strided": lambda: t.cat([heads.transpose(0, 1)] * 3, 2)}[what]
 
 
@@ -138,21 +140,29 @@ def index(what, dtype, rows, columns):  # pylint: disable=redefined-outer-name
             "cumsum": lambda: t.cumsum(x, 1), "sort": lambda: x.sort(1)}[what]
 
 
-def conv(dtype, batch, channels, size, filters, kernel, stride, direction):
+def conv(dtype, batch, channels, size, filters, kernel, stride, direction, layout="nhwc"):  # pylint: disable=redefined-outer-name
     t = torch()
     t.backends.cudnn.allow_tf32 = dtype == "tf32"
     x = random(batch, channels, size, size, dtype=dtype)
     w = random(filters, channels, kernel, kernel, dtype=dtype)
-    x, w = (v.to(memory_format=t.channels_last).requires_grad_(direction == "backward") for v in (x, w))
+    if layout == "nhwc":
+        x, w = (v.to(memory_format=t.channels_last) for v in (x, w))
+    x, w = (v.requires_grad_(direction == "backward") for v in (x, w))
     return with_backward(direction, (x, w), lambda: t.nn.functional.conv2d(x, w, None, stride, kernel // 2))
 
 
-def image(what, dtype, batch, channels, size):
+def image(what, dtype, batch, channels, size, layout="nhwc", direction="forward"):  # pylint: disable=redefined-outer-name
     t = torch()
-    x = random(batch, channels, size, size, dtype=dtype).to(memory_format=t.channels_last)
+    f = t.nn.functional
+    x = random(batch, channels, size, size, dtype=dtype)
+    if layout == "nhwc":
+        x = x.to(memory_format=t.channels_last)
+    x.requires_grad_(direction == "backward")
     norm = t.nn.BatchNorm2d(channels).cuda()
-    return {"batch_norm": lambda: norm(x), "max_pool": lambda: t.nn.functional.max_pool2d(x, 3, 2, 1),
-            "average_pool": lambda: t.nn.functional.adaptive_avg_pool2d(x, 1)}[what]
+    return with_backward(direction, (x,), {
+        "batch_norm": lambda: norm(x), "max_pool": lambda: f.max_pool2d(x, 3, 2, 1),
+        "average_pool": lambda: f.adaptive_avg_pool2d(x, 1), "average_pool_2": lambda: f.avg_pool2d(x, 2),
+        "group_norm": lambda: f.group_norm(x, 32), "upsample": lambda: f.interpolate(x, scale_factor=2)}[what])
 
 
 def copy(what, bytes):  # pylint: disable=redefined-builtin

@@ -20,8 +20,10 @@ class Bench:
 
     RESOLUTION = 5e-7  # of CUDA events, seconds
 
-    def __init__(self, profiler):
+    def __init__(self, profiler, brief=False):
         t = torch()
+        # Seconds until a clock lasts, and of samples.
+        self.settling, self.sampling = (0.1, 0.12) if brief else (0.3, 0.5)
         self.cuda = t.cuda
         properties = self.cuda.get_device_properties(0)
         self.busy = self.cuda.Stream()
@@ -95,7 +97,7 @@ class Bench:
             function()
         self.cuda.synchronize()
         if hot:
-            self.settle(function, 0.3)
+            self.settle(function, self.settling)
         started = time.perf_counter()
         function()
         submitted = time.perf_counter() - started
@@ -104,7 +106,7 @@ class Bench:
         # The GPU is busy until everything is queued, else the host's time would be measured.
         cycles = int(min(0.05, 1.5 * inner * submitted + 2e-5) * 2e9)
         before = self.filler.zero_ if cold else lambda: self.cuda._sleep(cycles)
-        samples, until = [], time.perf_counter() + 0.5
+        samples, until = [], time.perf_counter() + self.sampling
         while len(samples) < 7 or (len(samples) < 25 and time.perf_counter() < until):
             samples.append(self.span(function, inner, before))
         # An event begins when the work before it is over, and a kernel a little later.

@@ -34,10 +34,13 @@ def main():
         command.add_argument("--only", action="append", metavar="FAMILY", help="may be given several times")
         command.add_argument("--level", type=int, default=2, help="0: the least, 2: all (default)")
         command.add_argument("--most-bytes", type=int, default=1 << 30, help="of a copy (default 1 GiB)")
+        if function is show:
+            command.add_argument("--jsonl", action="store_true", help="as `rows --launches` reads it")
         command.set_defaults(run=function)
         if function is measure:
             command.add_argument("-o", "--output", type=pathlib.Path, required=True)
             command.add_argument("--minutes", type=float, default=25, help="at most (default 25)")
+            command.add_argument("--brief", action="store_true", help="a third of the time for each, for a GPU that is lent")
             command.add_argument("--no-profiler", action="store_true", help="events alone")
     if sys.argv[1:2] == ["rows"]:
         from bench import rows  # pylint: disable=import-outside-toplevel

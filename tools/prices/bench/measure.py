@@ -40,7 +40,7 @@ def chosen(options):
 def measure(options):
     if not torch().cuda.is_available():
         sys.exit("PyTorch sees no GPU")
-    ops, bench = chosen(options), Bench(not options.no_profiler)
+    ops, bench = chosen(options), Bench(not options.no_profiler, options.brief)
     done = resume(options.output, bench.header())
     ops = [op for op in ops if op.key not in done]
     deadline = time.monotonic() + options.minutes * 60
@@ -63,5 +63,10 @@ def measure(options):
 
 
 def show(options):
+    if options.jsonl:  # a file for `rows`, without times
+        print("{}")
     for op in chosen(options):
+        if options.jsonl:
+            print(json.dumps({"op": op.name, "family": op.family, "parameters": op.parameters, "l2": op.l2}))
+            continue
         print(op.level, op.family, op.key)

@@ -7,6 +7,10 @@ the operations of FILE are run on an emulated NAME, which need not be the GPU of
 the same kernels. An operation that launches one kernel there gives a row; one of several does where
 FILE has the times of kernels, and these can be told apart by their names. All else is left out, and said.
 
+With --launches FILE, what operations launch is kept in FILE if that is not there yet, and nothing more is done; else it
+is taken from there: so operations can be emulated where their libraries are, before or while they are measured
+(`phantora_bench list --jsonl` makes a FILE of operations without times).
+
 Writes kernels.tsv (kernel_rows.py merge FILE... joins it with what there is) and host_costs.tsv: calls,
 copies and fills by size, columns call, bytes, nodes, side (device: by events; host: the call), time_us,
 error, source.
@@ -18,6 +22,7 @@ import ctypes
 import hashlib
 import json
 import pathlib
+import re
 import statistics
 import subprocess
 import sys
@@ -101,8 +106,9 @@ def emulate(options, folder):
     for key, begin, end in spans[1:]:
         slices = [event for event in work
                   if begin * 1e6 + offset - 1e3 <= event["ts"] <= end * 1e6 + offset + 1e3]
-        # Copies and fills are no rows, also where libcuda does them with kernels of its own.
-        kernels = [event for event in slices if event.get("family") not in (None, "libcuda")]
+        # Copies and fills are no rows, also where libcuda does them with kernels of its own, known or not.
+        kernels = [event for event in slices if event.get("family") not in (None, "libcuda")
+                   and not re.fullmatch("kernel [0-9a-f]{8}", event["name"])]
         launches[key] = ([launch_of(event, log_by[identity(event)]) for event in kernels],
                          len(slices) - len(kernels))
     return launches
@@ -119,7 +125,7 @@ def launch_of(event, candidates):
 
 def row_of(launch):
     row = kernel_rows.row_of(launch)
-    if row["family"] in BY_SHAPE and row["shape"] != "-":
+    if row["family"] in BY_SHAPE and row["shape"] != "-" and not row["kernel"].startswith("cudnn_generated"):
         row["kernel"] = "*"
     return row
 
@@ -155,10 +161,10 @@ def times_of(line, launches, others):
             return [line["time_us"]], ""
         return None, "several kernels, whose own times were not measured"
     measured = [kernel for kernel in measured if not kernel["name"].startswith(("Memset", "Memcpy"))]
-    if len(launches) == 1 and len(measured) == 1:
-        return [measured[0]["time_us"]], ""
     if len(measured) != len(launches):
         return None, "other kernels on the GPU than here"
+    if len(launches) == 1 and launches[0]["row"] and launches[0]["row"]["family"] in BY_SHAPE:
+        return [measured[0]["time_us"]], ""
     symbols = [demangle(launch["symbol"]) for launch in launches]
     for name in (lambda n: n, plain):
         if [name(kernel["name"]) for kernel in measured] == [name(symbol) for symbol in symbols]:
@@ -242,13 +248,23 @@ def main(arguments):
     parser.add_argument("--phantora-run", type=pathlib.Path, required=True)
     parser.add_argument("--python", default=sys.executable, help="with PyTorch (default: this one)")
     parser.add_argument("--model-only", action="store_true", help="of phantora-run")
-    parser.add_argument("-o", "--output", type=pathlib.Path, required=True, help="a folder")
+    parser.add_argument("--launches", type=pathlib.Path)
+    parser.add_argument("-o", "--output", type=pathlib.Path, help="a folder")
     options = parser.parse_args(arguments)
     header, *lines = [json.loads(line) for line in options.file.read_text(encoding="utf-8").splitlines()]
+    if options.launches and not options.launches.exists():
+        with tempfile.TemporaryDirectory() as folder:
+            options.launches.write_text(json.dumps(emulate(options, pathlib.Path(folder))), encoding="utf-8")
+        return 0
+    if not options.output:
+        sys.exit("phantora_bench rows: give a folder with -o")
     if header.get("phantora_bench") != ops.VERSION:
         sys.exit(f"{options.file} is not of phantora_bench.py, version {ops.VERSION}")
-    with tempfile.TemporaryDirectory() as folder:
-        launches = emulate(options, pathlib.Path(folder))
+    if options.launches:
+        launches = json.loads(options.launches.read_text(encoding="utf-8"))
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            launches = emulate(options, pathlib.Path(folder))
     rows, left_out = join(lines, launches)
     word, comments = provenance(header, lines)
     options.output.mkdir(parents=True, exist_ok=True)

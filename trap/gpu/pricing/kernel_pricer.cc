@@ -17,6 +17,7 @@ namespace {
 constexpr VirtualSpan kSmallestKernel = VirtualSpan::Nanoseconds(2000);
 constexpr VirtualSpan kCopyLatency = VirtualSpan::Nanoseconds(1500);
 constexpr double kBytesPerThread = 16;
+constexpr char kMostMeasuredGpu[] = "h100-sxm5-80gb";
 // Whose surfaces of FlashAttention 2 there are.
 constexpr char kFlash2Gpu[] = "a100-sxm4-80gb";
 constexpr double kNoIdea = 1;  // the error of a price that nothing is known of
@@ -104,6 +105,19 @@ absl::StatusOr<std::unique_ptr<KernelPricer>> KernelPricer::Create(const GpuProf
       pricer->flash2_measured_ = Measured{*std::move(flash2_rates), static_cast<int>(flash2->sms()),
                                           pricer->rates_->error};
     }
+    if (measured != kMostMeasuredGpu) {
+      const auto near = FindGpuProfile(kMostMeasuredGpu);
+      auto near_rates = FindGpuRates(kMostMeasuredGpu);
+      if (!near.ok() || !near_rates.ok()) return near.ok() ? near_rates.status() : near.status();
+      auto rows_there =
+          KernelRows::Find(kMostMeasuredGpu, *near_rates, static_cast<int>(near->sms()));
+      if (!rows_there.ok()) return rows_there.status();
+      // Without what a GPU of this kind can do, the errors are those of the model.
+      const auto made = TransferRates(profile, *near, *near_rates);
+      rows_there->TransferWith(made.ok() ? made->error : pricer->rates_->error);
+      pricer->near_rows_ = *std::move(rows_there);
+      pricer->near_is_like_ = profile.sm_architecture() == near->sm_architecture();
+    }
     auto own = KernelRows::Parse(options.own_rows, *pricer->rates_, pricer->sms_);
     if (!own.ok()) return own.status();
     pricer->own_rows_ = *std::move(own);
@@ -131,11 +145,11 @@ Price KernelPricer::Placeholder(const KernelLaunch& launch) const {
 }
 
 std::optional<TimeEstimate> KernelPricer::Surface(const KernelWork& work, WorkFamily family,
-                                                  const TimeEstimate& estimate) {
+                                                  const TimeEstimate& estimate, bool has_rows) {
   if (!surfaces_) return std::nullopt;
   auto found = surfaces_->Find(work, family);
   const std::optional<Measured>* from = &measured_;
-  if (found.ok() && !*found && work.flash2 && flash2_surfaces_) {
+  if (found.ok() && !*found && work.flash2 && flash2_surfaces_ && !has_rows) {
     found = flash2_surfaces_->Find(work, family);
     from = &flash2_measured_;
   }
@@ -164,6 +178,15 @@ std::optional<TimeEstimate> KernelPricer::Surface(const KernelWork& work, WorkFa
   return time;
 }
 
+std::optional<KernelRows::Found> KernelPricer::Near(const KernelWork& work, WorkFamily family,
+                                                    const std::string& title,
+                                                    const TimeEstimate& estimate) const {
+  const bool of_arithmetic = family == WorkFamily::kGemm || family == WorkFamily::kAttention ||
+                             family == WorkFamily::kConvolution || family == WorkFamily::kUnknown;
+  if (of_arithmetic && !near_is_like_) return std::nullopt;
+  return near_rows_.Of(work, family, title, estimate);
+}
+
 Price KernelPricer::Known(const KernelWork& work, const KernelLaunch& launch) {
   const WorkFamily family = launch.kernel->rule.family();
   TimeEstimate time = EstimateOf(work, family, *rates_, sms_);
@@ -171,9 +194,11 @@ Price KernelPricer::Known(const KernelWork& work, const KernelLaunch& launch) {
   PriceSource source = sure ? PriceSource::kModelled : PriceSource::kEstimated;
   const auto own = own_rows_.Of(work, family, launch.kernel->title, time);
   const auto shipped = rows_.Of(work, family, launch.kernel->title, time);
+  const auto near = own || shipped ? std::nullopt : Near(work, family, launch.kernel->title, time);
   // Thousands of shapes in one campaign tell more than one of another.
-  const auto surface = own ? std::nullopt : Surface(work, family, time);
-  const auto& row = own ? own : shipped;
+  const auto surface =
+      own ? std::nullopt : Surface(work, family, time, (!measured_ && shipped) || near);
+  const auto& row = own ? own : shipped ? shipped : near;
   if (surface) {
     time = *surface;
     source = PriceSource::kInterpolated;

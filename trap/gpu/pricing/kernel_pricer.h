@@ -59,14 +59,23 @@ class KernelPricer : public WorkPricer {
   Price Placeholder(const KernelLaunch& launch) const;
   double MemoryShare(double bytes, double seconds) const;
   Price Known(const KernelWork& work, const KernelLaunch& launch);
-  // By the surfaces of measured work; `estimate` is EstimateOf it. nullopt: none has it.
+  // By the surfaces of measured work; `estimate` is EstimateOf it, and `has_rows` that this GPU's
+  // own rows know its price, which tell more than another GPU's surface. nullopt: none has it.
   std::optional<TimeEstimate> Surface(const KernelWork& work, WorkFamily family,
-                                      const TimeEstimate& estimate);
+                                      const TimeEstimate& estimate, bool has_rows);
+  std::optional<KernelRows::Found> Near(const KernelWork& work, WorkFamily family,
+                                        const std::string& title,
+                                        const TimeEstimate& estimate) const;
 
   const int sms_;
   const double memory_bytes_per_s_, pcie_bytes_per_s_, peer_bytes_per_s_;
   std::optional<GpuRates> rates_;
   KernelRows rows_, own_rows_;
+  // Of the GPU of which most kernels were measured, where that is another: what the model misses
+  // there is taken to be what it misses here. Of families that the memory's rate decides; of all if
+  // both are of one generation.
+  KernelRows near_rows_;
+  bool near_is_like_ = false;
   std::optional<SurfaceLibrary> surfaces_;
   // The GPU that rows and surfaces are of, where it is another.
   struct Measured {

@@ -387,6 +387,8 @@ void Executor::Commit(absl::Span<LaunchMemory* const> parts, Outcome& outcome) {
   }
 }
 
+uint32_t TrapNumber(const Word& word) { return static_cast<uint32_t>(word.low >> 34 & 0xfffff); }
+
 std::string Describe(const Outcome& outcome, const Program& program) {
   const Stop& stop = outcome.stop;
   const char* what = "";
@@ -434,6 +436,9 @@ std::string Describe(const Outcome& outcome, const Program& program) {
   // From the beginning of the kernel, or an address where the code lies elsewhere.
   const uint64_t at = program.AddressOf(stop.instruction, 0);
   std::string text = absl::StrFormat("%s at instruction 0x%x", what, at);
+  if (stop.reason == Stop::Reason::kTrap && stop.instruction < program.size()) {
+    text += absl::StrFormat(" (%d)", TrapNumber(program.data()[stop.instruction].word));
+  }
   if (stop.reason == Stop::Reason::kRefused && stop.instruction < program.size() &&
       !program.IsUnderstood(stop.instruction)) {
     const Word word = program.data()[stop.instruction].word;

@@ -45,6 +45,9 @@ struct Outcome {
 // What the outcome is in words, with the instruction and address.
 std::string Describe(const Outcome& outcome, const Program& program);
 
+// What a BPT.TRAP says beside that.
+uint32_t TrapNumber(const Word& word);
+
 // What some of a launch's blocks write, or all.
 struct Sample {
   std::vector<std::pair<uint64_t, uint64_t>> written;  // ranges of addresses, in order, apart

@@ -1,17 +1,20 @@
 #!/usr/bin/env python3
 """What the tests' own kernels computed on two GPUs, launch by launch.
 
-  compare_kernels.py EMULATED.jsonl REAL.jsonl [--all]
+  compare_kernels.py EMULATED.jsonl REAL.jsonl [--write test/kernels/real_h100.txt]
 
 Both are launches.jsonl of test/kernels/recorded.py, of the same code. Launches are matched by case, kernel and what
 they were given; prints how many left the same bytes, and what differs: how many elements, and for floats by how many
-units in the last place at most.
+units in the last place at most. --write puts the digests of those that agree into a file whose comment stays: what the
+tests hold the emulated GPU to.
 """
 
 import argparse
 import base64
 import collections
 import json
+import pathlib
+import sys
 import zlib
 
 import numpy as np
@@ -61,11 +64,27 @@ def difference(ours, theirs):
     return text + f"; at {at}: {a[at]!r} emulated, {b[at]!r} real"
 
 
+def write_agreeing(options):
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "test/kernels"))
+    import recorded  # pylint: disable=import-outside-toplevel
+    left = []
+    for path in (options.emulated, options.real):
+        left.append(collections.defaultdict(set))
+        with open(path, encoding="utf-8") as file:
+            for line in file:
+                title, digest = recorded.line_of(json.loads(line))
+                left[-1][title].add(digest)
+    comment = [line for line in options.write.read_text(encoding="utf-8").splitlines() if line[:1] == "#"]
+    agreeing = sorted(f"{title} {min(digests)}" for title, digests in left[1].items()
+                      if len(digests) == 1 and left[0].get(title) == digests)
+    options.write.write_text("\n".join([*comment, *agreeing]) + "\n", encoding="utf-8")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("emulated")
     parser.add_argument("real")
-    parser.add_argument("--all", action="store_true", help="differences of integers whose order is not given, too")
+    parser.add_argument("--write", type=pathlib.Path, metavar="FILE")
     options = parser.parse_args()
     emulated, real = read(options.emulated), read(options.real)
     count, lines = collections.Counter(), []
@@ -84,6 +103,8 @@ def main():
             only_nans = all("NaNs of other bits" in w for w in why)
             count["other bits of NaNs only" if only_nans else "different"] += 1
             lines.append(f"{key[0]} {key[2]}: {' | '.join(why)}")
+    if options.write:
+        write_agreeing(options)
     print("\n".join(lines))
     print(", ".join(f"{n} {what}" for what, n in count.most_common()))
 

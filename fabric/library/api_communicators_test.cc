@@ -228,5 +228,22 @@ TEST_F(Nccl, ConfigurationsOfOlderProgramsAreShorter) {
   EXPECT_EQ(ncclCommInitRankConfig(&comm, 1, {}, 0, &config), ncclInvalidArgument);
 }
 
+TEST_F(Nccl, ConfigurationsOfNewerProgramsAreLonger) {
+  struct {
+    ncclConfig_t known;
+    int channels_per_peer = 77, nvlink_centric = 77;
+  } config;
+  config.known.size = sizeof(config);
+  config.known.version = 22809;
+  config.known.CTAPolicy = 2;
+  config.known.minCTAs = 3;
+  config.known.maxCTAs = 4;
+  Join(4, 1, &config.known);
+  EXPECT_EQ(supervisor_.joins[0].settings.min_channels, 3);
+  config.known.version = 22707;  // which does not know this policy
+  ncclComm_t comm = nullptr;
+  EXPECT_EQ(ncclCommInitRankConfig(&comm, 1, {}, 0, &config.known), ncclInvalidArgument);
+}
+
 }  // namespace
 }  // namespace phantora::nccl

@@ -1,5 +1,5 @@
-// NCCL's memory: to allocate it, and to announce it. Announcing serves NCCL's transports, of which
-// there are none here.
+// NCCL's memory: to allocate it, to announce it, and to let kernels of the program reach other
+// ranks' through it. Announcing serves NCCL's transports, of which there are none here.
 #include <atomic>
 
 #include "fabric/library/communicator.h"
@@ -79,6 +79,24 @@ ncclResult_t pncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window) {
                                                                  : ncclSuccess;
 }
 
+// Answered as where GPUs cannot reach each other's memory. Nobody would see what such kernels send,
+// so they would communicate in no time.
+ncclResult_t pncclDevCommCreate(ncclComm_t comm, const ncclDevCommRequirements* requirements,
+                                ncclDevComm* device_comm) {
+  const auto communicator = nccl::Find(comm, "ncclDevCommCreate");
+  if (communicator == nullptr) return ncclInvalidArgument;
+  return nccl::FailLoudly(
+      ncclInvalidUsage,
+      "Communicator does not support symmetric memory! Communication by kernels "
+      "of the program (ncclDevCommCreate, rank %d) is not simulated",
+      communicator->rank());
+}
+
+ncclResult_t pncclDevCommDestroy(ncclComm_t comm, const ncclDevComm* device_comm) {
+  if (device_comm == nullptr) return ncclSuccess;
+  return nccl::Fail(ncclInvalidArgument, "ncclDevCommDestroy : none was created");
+}
+
 }  // extern "C"
 
 PHANTORA_NCCL_EXPORT(MemAlloc);
@@ -87,3 +105,5 @@ PHANTORA_NCCL_EXPORT(CommRegister);
 PHANTORA_NCCL_EXPORT(CommDeregister);
 PHANTORA_NCCL_EXPORT(CommWindowRegister);
 PHANTORA_NCCL_EXPORT(CommWindowDeregister);
+PHANTORA_NCCL_EXPORT(DevCommCreate);
+PHANTORA_NCCL_EXPORT(DevCommDestroy);

@@ -38,5 +38,16 @@ TEST_F(Nccl, MemoryAndRegistrations) {
                "remote process exited or there was a network error");
 }
 
+TEST_F(Nccl, KernelsOfTheProgramDoNotCommunicate) {
+  const ncclComm_t comm = Join();
+  EXPECT_EQ(ncclDevCommCreate(comm, nullptr, nullptr), ncclInvalidUsage);
+  EXPECT_NE(std::strstr(ncclGetLastError(comm), "does not support symmetric memory"), nullptr);
+  EXPECT_EQ(ncclDevCommCreate(nullptr, nullptr, nullptr), ncclInvalidArgument);
+  EXPECT_EQ(ncclDevCommDestroy(comm, nullptr), ncclSuccess);
+  EXPECT_EQ(ncclDevCommDestroy(comm, reinterpret_cast<const ncclDevComm*>(64)),
+            ncclInvalidArgument);
+  EXPECT_EQ(ncclCommDestroy(comm), ncclSuccess);
+}
+
 }  // namespace
 }  // namespace phantora::nccl

@@ -1,6 +1,7 @@
 // NCCL's public interface as of 2.27.7: its names, numbers and layouts, which programs are compiled
-// against. Of 2.28 it has the collectives, which programs that were compiled against that call
-// without asking for the version (XLA). Each function exists a second time with a "p" in front, as
+// against. Of 2.28 it has what programs that were compiled against that need without asking for the
+// version: the collectives (XLA), and to be refused communication by their own kernels (PyTorch 2.11
+// does not load without these functions). Each function exists a second time with a "p" in front, as
 // in NCCL, for profilers.
 #ifndef PHANTORA_FABRIC_LIBRARY_NCCL_API_H_
 #define PHANTORA_FABRIC_LIBRARY_NCCL_API_H_
@@ -12,6 +13,8 @@ inline constexpr int kNcclVersion = 22707;
 
 struct ncclComm;
 struct ncclWindow;
+struct ncclDevComm;
+struct ncclDevCommRequirements;
 struct CUstream_st;
 using ncclComm_t = ncclComm*;
 using ncclWindow_t = ncclWindow*;
@@ -121,6 +124,9 @@ struct ncclSimInfo_t {
   X(ncclResult_t, CommWindowRegister,                                                              \
     (ncclComm_t comm, void* buffer, size_t size, ncclWindow_t* window, int flags))                 \
   X(ncclResult_t, CommWindowDeregister, (ncclComm_t comm, ncclWindow_t window))                    \
+  X(ncclResult_t, DevCommCreate,                                                                   \
+    (ncclComm_t comm, const ncclDevCommRequirements* requirements, ncclDevComm* device_comm))      \
+  X(ncclResult_t, DevCommDestroy, (ncclComm_t comm, const ncclDevComm* device_comm))               \
   X(ncclResult_t, RedOpCreatePreMulSum,                                                            \
     (ncclRedOp_t * op, void* scalar, ncclDataType_t type, ncclScalarResidence_t residence,         \
      ncclComm_t comm))                                                                             \

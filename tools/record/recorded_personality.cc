@@ -90,6 +90,19 @@ Json Capability(const Answers& answers) {
   return Pair(*version >> 8, *version >> 4 & 0xf);
 }
 
+// An H100's driver says only how many there are in all; its MAX_SP_PER_SM is 0.
+Number CoresPerSm(const Answers& answers) {
+  const Number per_sm = answers.Info("grInfoList", "MAX_SP_PER_SM");
+  if (per_sm.value_or(0) != 0) return per_sm;
+  const Number cores = answers.Info("grInfoList", "GPU_CORE_COUNT");
+  const Number tpcs = answers.Info("grInfoList", "SHADER_PIPE_SUB_COUNT");
+  const Number sms_per_tpc = answers.Info("grInfoList", "LITTER_NUM_SM_PER_TPC");
+  if (!cores || *cores == 0 || tpcs.value_or(0) == 0 || sms_per_tpc.value_or(0) == 0) {
+    return std::nullopt;
+  }
+  return *cores / *tpcs / *sms_per_tpc;
+}
+
 Number Bar1Mib(const Answers& answers) {
   if (const Number kib = answers.Info("fbInfoList", "BAR1_SIZE")) return *kib >> 10;
   return Shifted(
@@ -250,7 +263,8 @@ std::vector<Field> PartsFields(const Answers& answers, const GpuProfile& known) 
        Shown(known.litter.fbpas)},
       {"litter.ltcs", "grInfoList[LITTER_NUM_LTCS]", gr("LITTER_NUM_LTCS"),
        Shown(known.litter.ltcs)},
-      {"cores_per_sm", "grInfoList[MAX_SP_PER_SM]", gr("MAX_SP_PER_SM"), Shown(known.cores_per_sm)},
+      {"cores_per_sm", "grInfoList[MAX_SP_PER_SM] or [GPU_CORE_COUNT]",
+       Decimal(CoresPerSm(answers)), Shown(known.cores_per_sm)},
   };
 }
 

@@ -206,6 +206,11 @@ call 1 /dev/nvidiactl control NV2080_CTRL_CMD_GR_GET_TPC_MASK 24 NV_ERR_INVALID_
 call 1 /dev/nvidiactl control NV2080_CTRL_CMD_FB_GET_INFO_V2 444 NV_OK
   out fbInfoList[TOTAL_RAM_SIZE]=33554432
   out fbInfoList[HEAP_SIZE]=31457280
+call 1 /dev/nvidiactl control NV2080_CTRL_CMD_GR_GET_INFO 448 NV_OK
+  out grInfoList[SHADER_PIPE_SUB_COUNT]=6
+  out grInfoList[MAX_SP_PER_SM]=0
+  out grInfoList[GPU_CORE_COUNT]=1536
+  out grInfoList[LITTER_NUM_SM_PER_TPC]=2
 call 1 /dev/nvidiactl control 0x20809064 520 NV_OK
   in +0x4=2
   in +0x8=1
@@ -232,9 +237,10 @@ TEST(PersonalityTest, WhatWasRecordedAndWhatWasNot) {
   ASSERT_TRUE(made.ok()) << made.status();
   for (const char* line :
        {"\"name\": \"z1\"", "\"product\": \"NVIDIA Z1\"", "\"architecture\": \"hopper\"",
-        "\"tpcs_per_gpc\": [3, 3]", "\"total_mib\": 32768", "\"usable_mib\": 30720",
-        "\"sm_clock_mhz\": 1800", "\"clock_mhz\": 2600", "\"power_limit_watts\": 400",
-        "// recorded: fbInfoList[HEAP_SIZE]", "// assumed, as a100-sxm4-80gb"}) {
+        "\"tpcs_per_gpc\": [3, 3]", "\"cores_per_sm\": 128", "\"total_mib\": 32768",
+        "\"usable_mib\": 30720", "\"sm_clock_mhz\": 1800", "\"clock_mhz\": 2600",
+        "\"power_limit_watts\": 400", "// recorded: fbInfoList[HEAP_SIZE]",
+        "// assumed, as a100-sxm4-80gb"}) {
     EXPECT_NE(made->json.find(line), std::string::npos) << line << " in " << made->json;
   }
 }

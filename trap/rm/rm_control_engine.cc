@@ -21,8 +21,7 @@ bool IsHopper(const GpuProfile& profile) {
 }
 
 // Where an H100 answers otherwise than the list below, which is that of an A100. The driver fills
-// in less of what libcuda knows by the architecture; it leaves out MAX_SP_PER_SM, too, from which
-// recordings take a personality's cores.
+// in less of what libcuda knows by the architecture.
 std::optional<uint32_t> HopperGraphicsInfo(const GpuProfile& profile, uint32_t index) {
   switch (index) {
     case NV0080_CTRL_GR_INFO_INDEX_MAXCLIPS:
@@ -39,6 +38,7 @@ std::optional<uint32_t> HopperGraphicsInfo(const GpuProfile& profile, uint32_t i
     case NV0080_CTRL_GR_INFO_INDEX_SWIZZLE_ALIGNMENT:
     case NV0080_CTRL_GR_INFO_INDEX_SM_REG_BANK_COUNT:
     case NV0080_CTRL_GR_INFO_INDEX_SM_REG_BANK_REG_COUNT:
+    case NV0080_CTRL_GR_INFO_INDEX_MAX_SP_PER_SM:
     case NV0080_CTRL_GR_INFO_INDEX_LITTER_NUM_HSHUB_FBP_PORTS:
       return 0;
     case NV0080_CTRL_GR_INFO_INDEX_GEOM_GS_OBUF_ENTRIES:

@@ -161,10 +161,12 @@ uint32_t GraphicsInfoV2(ControlCall& call, Params& params) {
 }
 
 uint32_t GraphicsCaps(ControlCall& call, NV0080_CTRL_GR_GET_CAPS_V2_PARAMS& params) {
-  // NV0080_CTRL_GR_CAPS_*, as an H100 has them.
+  // NV0080_CTRL_GR_CAPS_*, as an H100 has them but for one, 22:0x10, which has no public name: it
+  // makes libcuda replace memory barriers of kernels (opcode 0x992) by jumps into code of its own
+  // when it loads them. That is for hardware; here such kernels would be unknown ones.
   static constexpr uint8_t kHopperCaps[] = {0xb0, 0x2e, 0x00, 0x00, 0x00, 0x00, 0x00, 0x01,
                                             0x00, 0x00, 0x00, 0x10, 0x01, 0x08, 0x00, 0x10,
-                                            0x10, 0x00, 0x80, 0x00, 0x04, 0x40, 0x10};
+                                            0x10, 0x00, 0x80, 0x00, 0x04, 0x40, 0x00};
   static_assert(sizeof kHopperCaps == sizeof params.capsTbl);
   std::memset(params.capsTbl, 0, sizeof params.capsTbl);
   if (IsHopper(call.profile())) std::memcpy(params.capsTbl, kHopperCaps, sizeof kHopperCaps);

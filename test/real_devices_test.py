@@ -3,9 +3,7 @@
 
 usage: real_devices_test.py PHANTORA_RUN
 
-The machine seems to have GPUs: in a user and mount namespace of the test's own, /dev has files named as NVIDIA's
-nodes are. Each says "real" when it is read. Where such namespaces are forbidden, nothing can be shown, and the test
-says that it was skipped.
+The machine seems to have GPUs (real_nodes).
 """
 
 import json
@@ -15,9 +13,10 @@ import sys
 import tempfile
 import unittest
 
+import real_nodes
+
 PHANTORA_RUN = os.path.abspath(sys.argv[1])
-KEPT = ("null", "zero", "full", "random", "urandom", "tty")
-NODES = ("nvidiactl", "nvidia0", "nvidia1", "nvidia-uvm", "nvidia-caps/nvidia-cap1")
+NODES = real_nodes.NODES
 
 WAYS = """
 import ctypes, json, os, subprocess, sys, threading
@@ -93,24 +92,6 @@ print(json.dumps(found))
 """
 
 
-def inside():
-    """In the namespace: makes /dev, and runs the tests."""
-    run = lambda *words: subprocess.run(words, check=True)
-    real = tempfile.mkdtemp(dir=os.environ.get("TEST_TMPDIR"))
-    run("mount", "--rbind", "/dev", real)
-    run("mount", "-t", "tmpfs", "none", "/dev")
-    for name in KEPT:
-        open("/dev/" + name, "w", encoding="ascii").close()
-        run("mount", "--bind", os.path.join(real, name), "/dev/" + name)
-    os.mkdir("/dev/shm")
-    os.symlink("/proc/self/fd", "/dev/fd")
-    os.mkdir("/dev/nvidia-caps")
-    for name in (*NODES, "nvidia7"):
-        with open("/dev/" + name, "w", encoding="ascii") as file:
-            file.write("real")
-        os.chmod("/dev/" + name, 0o666)
-
-
 class RealDevicesTest(unittest.TestCase):
     def test_no_way_leads_to_a_real_node(self):
         with open("/dev/nvidia0", encoding="ascii") as file:
@@ -130,15 +111,10 @@ class RealDevicesTest(unittest.TestCase):
 
 
 def main():
-    if "--inside" in sys.argv:
-        sys.argv.remove("--inside")
-        inside()
-        unittest.main(argv=sys.argv[:1])
-    probe = ["unshare", "-rm", "mount", "-t", "tmpfs", "none", "/mnt"]
-    if subprocess.run(probe, stderr=subprocess.DEVNULL, check=False).returncode != 0:
-        print("SKIPPED: user and mount namespaces are forbidden here")
-        return 0
-    return subprocess.call(["unshare", "-rm", sys.executable, *sys.argv, "--inside"])
+    if real_nodes.INSIDE not in sys.argv:
+        return real_nodes.run_inside()
+    real_nodes.make()
+    return unittest.main(argv=sys.argv[:1])
 
 
 if __name__ == "__main__":

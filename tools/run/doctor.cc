@@ -88,6 +88,12 @@ void CheckWall(Doctor& doctor) {
     doctor.Say(Outcome::kSlower, "real GPUs are behind a wall (Landlock)",
                absl::StrCat("from Linux ", kSignalScopeKernel.text(),
                             " on signals to processes outside the run are, too"));
+  } else if (const int error = wall->TryHiding(); getuid() == 0 && error != 0) {
+    doctor.Say(Outcome::kSlower, "real GPUs are behind a wall (Landlock)",
+               absl::StrCat("their nodes cannot be hidden from root (", std::strerror(error),
+                            "), who can change their modes and remove them, if not open them; run "
+                            "as an ordinary user, or in a container with --cap-add SYS_ADMIN and "
+                            "an AppArmor profile that lets it mount"));
   } else {
     doctor.Say(Outcome::kGood, absl::StrCat("real GPUs (", devices.size(),
                                             " files here) and other processes are "

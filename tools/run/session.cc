@@ -1,6 +1,7 @@
 #include "tools/run/session.h"
 
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -86,7 +87,17 @@ absl::Status Session::PrepareWall() {
   auto wall = DeviceWall::Build(devices);
   if (wall.ok()) {
     wall_.emplace(*std::move(wall));
-    return absl::OkStatus();
+    // Where that is forbidden, the nodes can be seen, and be changed by root (doctor says so).
+    if (const int error = wall_->Hide(); error != 0 && !devices.empty()) {
+      LogInfo(absl::StrCat("the nodes of real GPUs cannot be hidden: ", std::strerror(error)));
+    }
+    // This process opens files for ranks, and is to reach no more than they may. Before it has
+    // threads, to each of which that would have to be done.
+    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    const int refused = wall_->Enter();
+    return refused == 0 ? absl::OkStatus()
+                        : absl::InternalError(
+                              absl::StrCat("landlock_restrict_self: ", std::strerror(refused)));
   }
   if (!absl::IsUnimplemented(wall.status())) return wall.status();
   if (!devices.empty()) {

@@ -55,6 +55,10 @@ bool OnlyReads(uint64_t flags) {
   return (flags & O_ACCMODE) == O_RDONLY && (flags & (O_CREAT | O_TRUNC | O_PATH)) == 0;
 }
 
+bool Writes(uint64_t flags) {
+  return (flags & O_ACCMODE) != O_RDONLY || (flags & (O_CREAT | O_TRUNC)) != 0;
+}
+
 // Do files of the host lie there beside made-up ones, that are the same for every process?
 bool HasNeighbours(const std::string& path) {
   if (absl::StartsWith(path, "/sys/")) return true;
@@ -135,6 +139,11 @@ bool PathCalls::ServePath(const TrappedCall& call, const PathArguments& argument
     return true;
   }
   absolute = *std::move(followed);
+  if (arguments.action == PathAction::kOpen && Writes(flags) && options_.members != nullptr &&
+      options_.members->IsFileOfOthers(call.thread(), absolute)) {
+    call.Error(EACCES);
+    return true;
+  }
   const auto found = files->Find(absolute);
   switch (found.verdict) {
     case Verdict::kHost:

@@ -16,6 +16,7 @@
 #include "trap/files/path_arguments.h"
 #include "trap/files/path_resolver.h"
 #include "trap/files/synthetic_files.h"
+#include "trap/linux/run_members.h"
 #include "trap/linux/trapped_call.h"
 #include "trap/turn_lock.h"
 
@@ -31,6 +32,7 @@ class PathCalls {
     int rank_nice = 0;  // see Supervisor::Options
     ProcessLinks* links = nullptr;
     HostFileProbe* probe = nullptr;
+    const RunMembers* members = nullptr;  // nullptr: files of all processes may be written
   };
   explicit PathCalls(const Options& options) : options_(options), resolver_(options.links) {}
 

@@ -5,6 +5,7 @@
 #include <linux/landlock.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,6 +18,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "trap/launch/hidden_files.h"
 
 namespace phantora {
 namespace {
@@ -29,6 +31,9 @@ constexpr uint64_t kScopeSignal = 1ull << 1;
 // The versions of the interface that have what is needed: LANDLOCK_ACCESS_FS_REFER, without which
 // nothing could be moved between directories (Linux 5.19), and scopes (6.12).
 constexpr int kReferVersion = 2, kScopeVersion = 6;
+// Linux 6.2, include/uapi/linux/landlock.h.
+constexpr uint64_t kTruncate = 1ull << 14;
+constexpr int kTruncateVersion = 3;
 
 constexpr uint64_t kOpen = LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_WRITE_FILE;
 constexpr uint64_t kMakeDevice = LANDLOCK_ACCESS_FS_MAKE_CHAR | LANDLOCK_ACCESS_FS_MAKE_BLOCK;
@@ -88,6 +93,10 @@ std::vector<std::string> DeviceWall::RealDevices() {
     const std::string device = Resolved("/sys/bus/pci/devices/" + name);
     if (IsNvidias(device)) devices.push_back(device);
   }
+  if (devices.empty()) return devices;
+  for (const char* all : {"/dev/mem", "/dev/kmem", "/dev/port"}) {
+    if (access(all, F_OK) == 0) devices.push_back(all);
+  }
   return devices;
 }
 
@@ -102,7 +111,8 @@ absl::StatusOr<DeviceWall> DeviceWall::Build(const std::vector<std::string>& clo
   DeviceWall wall;
   // Opening is restricted only where something is closed: message queues, for one, lie in a file
   // system that no rule can name.
-  wall.handled_ = kMakeDevice | LANDLOCK_ACCESS_FS_REFER | (closed.empty() ? 0 : kOpen);
+  wall.handled_ = kMakeDevice | LANDLOCK_ACCESS_FS_REFER;
+  if (!closed.empty()) wall.handled_ |= kOpen | (version >= kTruncateVersion ? kTruncate : 0);
   RulesetAttributes attributes{wall.handled_, 0, 0};
   wall.keeps_signals_ = version >= kScopeVersion;
   if (wall.keeps_signals_) attributes.scoped = kScopeSignal;
@@ -111,9 +121,8 @@ absl::StatusOr<DeviceWall> DeviceWall::Build(const std::vector<std::string>& clo
   wall.ruleset_ =
       UniqueFd(static_cast<int>(syscall(SYS_landlock_create_ruleset, &attributes, size, 0)));
   if (!wall.ruleset_.valid()) return Error("landlock_create_ruleset");
-  std::vector<std::string> resolved;
-  for (const std::string& path : closed) resolved.push_back(Resolved(path));
-  if (auto status = wall.Allow("/", resolved); !status.ok()) return status;
+  for (const std::string& path : closed) wall.closed_.push_back(Resolved(path));
+  if (auto status = wall.Allow("/", wall.closed_); !status.ok()) return status;
   return wall;
 }
 
@@ -138,7 +147,7 @@ absl::Status DeviceWall::AllowOne(const std::string& path) {
   if (fstat(file.get(), &status) != 0 || S_ISLNK(status.st_mode)) return absl::OkStatus();
   landlock_path_beneath_attr rule{};
   rule.parent_fd = file.get();
-  rule.allowed_access = handled_ & kOpen;
+  rule.allowed_access = handled_ & (kOpen | kTruncate);
   if (S_ISDIR(status.st_mode)) rule.allowed_access |= LANDLOCK_ACCESS_FS_REFER;
   if (rule.allowed_access == 0) return absl::OkStatus();
   if (syscall(SYS_landlock_add_rule, ruleset_.get(), LANDLOCK_RULE_PATH_BENEATH, &rule, 0) != 0) {
@@ -146,6 +155,18 @@ absl::Status DeviceWall::AllowOne(const std::string& path) {
   }
   return absl::OkStatus();
 }
+
+int DeviceWall::TryHiding() const {
+  const pid_t child = fork();
+  if (child < 0) return errno;
+  if (child == 0) _exit(HideFiles(closed_));
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : EINTR;
+}
+
+int DeviceWall::Hide() const { return HideFiles(closed_); }
 
 int DeviceWall::Enter() const {
   return syscall(SYS_landlock_restrict_self, ruleset_.get(), 0) == 0 ? 0 : errno;

@@ -22,12 +22,21 @@ class DeviceWall {
   // no Landlock (Linux 5.19), or it is switched off.
   static absl::StatusOr<DeviceWall> Build(const std::vector<std::string>& closed);
 
-  // The nodes of NVIDIA's driver on this machine, and the sysfs directories of its devices.
+  // The nodes of NVIDIA's driver on this machine, the sysfs directories of its devices, and, if
+  // there are any of these, the machine's memory and ports, through which root reaches all devices.
   static std::vector<std::string> RealDevices();
 
   // Puts the calling thread, and what it starts from now on, behind the wall, for good. It must
-  // have set no_new_privs. Safe between fork and exec. Returns 0 or an error number.
+  // have set no_new_privs. Safe between fork and exec. Returns 0 or an error number. Who enters it
+  // once more is behind it together with those that follow him, and without who was there before.
   int Enter() const;
+
+  // Lays nothing in the place of what is closed (HideFiles), since root can change a node without
+  // opening it. Before Enter(), which forbids it. Returns 0 or an error number, usually for want
+  // of CAP_SYS_ADMIN.
+  int Hide() const;
+  // What Hide() would return, tried in a child.
+  int TryHiding() const;
 
   // Does the kernel keep signals inside (Linux 6.12)?
   bool keeps_signals() const { return keeps_signals_; }
@@ -39,7 +48,8 @@ class DeviceWall {
   absl::Status AllowOne(const std::string& path);
 
   UniqueFd ruleset_;
-  uint64_t handled_ = 0;  // LANDLOCK_ACCESS_FS_*
+  std::vector<std::string> closed_;  // resolved
+  uint64_t handled_ = 0;             // LANDLOCK_ACCESS_FS_*
   bool keeps_signals_ = false;
 };
 

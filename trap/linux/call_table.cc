@@ -5,6 +5,7 @@
 #include <linux/futex.h>
 #include <seccomp.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <time.h>
@@ -14,6 +15,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <initializer_list>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "trap/linux/native_calls.h"
@@ -46,6 +48,7 @@ class Table {
     AddTransfers();
     AddProcesses();
     AddHosts();
+    AddOthers();
     for (const NativeCalls& group : NativeCallGroups()) {
       for (const int number : group.numbers) {
         rows_.push_back({.number = number,
@@ -191,12 +194,29 @@ class Table {
     }
     Trap({SYS_mremap}, CallMode::kSharedMemory, CallHandler::kMemory,
          "a shared mapping cannot grow, and is followed when it moves");
-    Trap({SYS_uname, SYS_sysinfo, SYS_sched_getaffinity, SYS_sched_setaffinity},
-         CallMode::kVirtualHosts, CallHandler::kHost, "tells about the emulated host");
+    Trap({SYS_uname, SYS_sysinfo, SYS_sched_getaffinity}, CallMode::kVirtualHosts,
+         CallHandler::kHost, "tells about the emulated host");
     Trap({SYS_bind}, CallMode::kVirtualHosts, CallHandler::kPort,
          "every emulated host has ports of its own");
     Trap({SYS_connect}, CallMode::kAlways, CallHandler::kPort,
          "every emulated host has ports of its own; another machine answers in real time");
+  }
+
+  void AddOthers() {
+    const char* const others =
+        "for another one: who is none of the run's is not for ranks to change";
+    Trap({SYS_prlimit64, SYS_sched_setattr, SYS_sched_setparam, SYS_sched_setscheduler},
+         CallMode::kAlways, CallHandler::kChange, others, {NotZero(0)});
+    Trap({SYS_sched_setaffinity}, CallMode::kAlways, CallHandler::kHost,
+         "of processors of the emulated host; who is none of the run's is not for ranks to change");
+    const char* const many = "for all of a group or a user, in which there may be others";
+    constexpr uint64_t kOneProcess = 1;  // IOPRIO_WHO_PROCESS of linux/ioprio.h
+    for (const auto& [number, one] :
+         {std::pair{SYS_setpriority, uint64_t{PRIO_PROCESS}}, {SYS_ioprio_set, kOneProcess}}) {
+      Trap({number}, CallMode::kAlways, CallHandler::kChange, others, {NotZero(1)});
+      Trap({number}, CallMode::kAlways, CallHandler::kChange, many,
+           {{.argument = 0, .comparison = ArgumentIs::kNotEqual, .value = one}});
+    }
   }
 
   std::vector<CallRow> rows_;

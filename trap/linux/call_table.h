@@ -34,6 +34,7 @@ enum class CallHandler : uint8_t {
   kDevice,    // ioctl and mmap of emulated devices; what the starter of ranks says
   kHost,      // host/host_calls.h
   kPort,      // host/port_calls.h
+  kChange,    // host/process_calls.h
   kMemory,    // memory/page_sharing.h
   kProcess,   // new processes and threads; kProcess to kTimer: time/simulated_time.h
   kProgram,   // a program begins

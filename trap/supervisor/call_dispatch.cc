@@ -1,6 +1,7 @@
 #include "trap/supervisor/call_dispatch.h"
 
 #include <sys/syscall.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <memory>
@@ -9,6 +10,7 @@
 #include <utility>
 
 #include "trap/host/host_calls.h"
+#include "trap/host/process_calls.h"
 
 namespace phantora {
 namespace {
@@ -43,6 +45,7 @@ class DeviceCall : public CallContext {
 
 CallDispatch::CallDispatch(const Options& options)
     : options_(options),
+      members_(options.processes, getpid()),
       open_files_(options.epoll),
       tracees_(options.epoll, options.processes),
       path_calls_({.open_files = &open_files_,
@@ -50,7 +53,8 @@ CallDispatch::CallDispatch(const Options& options)
                    .machine_lock = options.machine_lock,
                    .rank_nice = options.rank_nice,
                    .links = options.links,
-                   .probe = options.probe}) {
+                   .probe = options.probe,
+                   .members = &members_}) {
   std::vector<in_addr> addresses;
   for (const VirtualHost& host : options.hosts) {
     if (host.pretends()) addresses.push_back(host.address);
@@ -100,7 +104,10 @@ void CallDispatch::ServeBy(CallHandler handler, const TrappedCall& call,
       if (!ServeStarterCall(call)) ServeDeviceCall(call);
       break;
     case CallHandler::kHost:
-      served = ServeHostCall(call, HostOf(call));
+      served = RefusesChange(call, members_) || ServeHostCall(call, HostOf(call));
+      break;
+    case CallHandler::kChange:
+      served = RefusesChange(call, members_);
       break;
     case CallHandler::kPort:
       if (options_.time != nullptr && call.number() == SYS_connect) options_.time->Connects(call);

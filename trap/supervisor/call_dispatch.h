@@ -21,11 +21,12 @@
 #include "trap/launch/rank_starter.h"
 #include "trap/linux/call_table.h"
 #include "trap/linux/process_source.h"
+#include "trap/linux/run_members.h"
 #include "trap/linux/tracees.h"
 #include "trap/linux/trapped_call.h"
 #include "trap/memory/page_sharing.h"
-#include "trap/time/turn_gate.h"
 #include "trap/time/simulated_time.h"
+#include "trap/time/turn_gate.h"
 #include "trap/turn_lock.h"
 #include "trap/unknowns.h"
 
@@ -88,6 +89,7 @@ class CallDispatch {
 
   const Options options_;
   pid_t command_ = 0;
+  const RunMembers members_;
   OpenFiles open_files_;
   Tracees tracees_;
   PathCalls path_calls_;

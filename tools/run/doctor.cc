@@ -164,9 +164,11 @@ void CheckSimulatedTime(Doctor& doctor) {
 
 void CheckMemory(Doctor& doctor) {
   const int fd = memfd_create("phantora-doctor", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  RaiseLimits();             // as a run does
+  signal(SIGXFSZ, SIG_IGN);  // too long is an error
   const bool huge = fd >= 0 && ftruncate(fd, off_t{1} << 47) == 0;
   doctor.Say(huge ? Outcome::kGood : Outcome::kMissing, "sparse memory files of 128 TiB",
-             "memfd_create or ftruncate failed; is a file size limit (ulimit -f) set?");
+             "memfd_create or ftruncate failed; is a file size limit (ulimit -Hf) set?");
   if (fd >= 0) close(fd);
   rlimit descriptors{};
   getrlimit(RLIMIT_NOFILE, &descriptors);

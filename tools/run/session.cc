@@ -27,6 +27,8 @@ namespace {
 
 // As `env` and `timeout` do when they themselves fail.
 constexpr int kCannotSetUp = 125;
+// UVM's, in which an offset is an address (uvm_device.h).
+constexpr rlim_t kLongestFile = rlim_t{1} << 47;
 constexpr int kNcclFailed = 1, kMemoryDiffered = 1;
 // Of processes that use a GPU in real time, where they wait by spinning.
 constexpr int kSpinnersNice = 19;
@@ -52,7 +54,14 @@ std::string DescribeFailure(const RankEnd& end, const Job& job) {
 
 absl::StatusOr<std::unique_ptr<Session>> Session::Prepare(const SessionOptions& options,
                                                           ProfilerClient* profiler) {
-  const rlimit descriptors = RaiseDescriptorLimit();
+  const CommandLimits limits = RaiseLimits();
+  if (limits.file_size.rlim_max < kLongestFile) {
+    return absl::FailedPreconditionError(
+        absl::StrFormat("files may be %d bytes long at most here (ulimit -Hf), but the memory of "
+                        "emulated GPUs lies "
+                        "in sparse files of 128 TiB; start phantora-run without that limit",
+                        limits.file_size.rlim_max));
+  }
   auto plan = RunPlan::Create(options);
   if (!plan.ok()) return plan.status();
   auto filter = BuildFilter({.simulated_time = options.simulated(),
@@ -63,7 +72,7 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Prepare(const SessionOptions& 
   if (!outputs.ok()) return outputs.status();
   std::unique_ptr<Session> session(
       new Session(options, profiler, *std::move(plan), *std::move(outputs), *std::move(filter)));
-  session->descriptors_ = descriptors;
+  session->limits_ = limits;
   if (auto status = session->PrepareParts(); !status.ok()) return status;
   return session;
 }
@@ -215,7 +224,7 @@ Supervisor::Options Session::ServeOptions() {
 absl::Status Session::Launch() {
   if (options_.simulated()) AskForShortSlices();
   LaunchOptions launch = plan_.Launched(options_, outputs_.rank_descriptors);
-  launch.descriptors = descriptors_;
+  launch.limits = limits_;
   launch.wall = wall_ ? &*wall_ : nullptr;
   auto command = phantora::Launch(filter_, launch);
   if (!command.ok()) return command.status();

@@ -83,7 +83,7 @@ class Session {
   std::unique_ptr<Supervisor> supervisor_;
   std::unique_ptr<StatusLine> status_line_;
   std::optional<LaunchedCommand> command_;
-  rlimit descriptors_{};  // of the command
+  std::optional<CommandLimits> limits_;
   bool launched_ = false;
   int wait_status_ = 0;
   std::optional<RankEnd> first_failure_;

@@ -1,7 +1,6 @@
 #include "trap/files/directory_listings.h"
 
 #include <fcntl.h>
-#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,6 +10,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "trap/linux/scratch_directory.h"
 
 namespace phantora {
 
@@ -69,11 +69,8 @@ UniqueFd DirectoryListings::Open(const std::string& path) {
   auto it = listings_.find(path);
   if (it == listings_.end()) {
     if (root_.empty()) {
-      std::error_code error;
-      std::string name =
-          absl::StrCat(std::filesystem::temp_directory_path(error).native(), "/phantora-XXXXXX");
-      if (error || mkdtemp(name.data()) == nullptr) return UniqueFd();
-      root_ = name;
+      root_ = MakeScratchDirectory();
+      if (root_.empty()) return UniqueFd();
     }
     const std::string directory = absl::StrCat(root_, "/", listings_.size());
     if (mkdir(directory.c_str(), 0700) != 0 || !Fill(path, directory)) return UniqueFd();

@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "trap/linux/process_tree.h"
+#include "trap/linux/scratch_directory.h"
 #include "trap/log.h"
 
 namespace phantora {
@@ -79,6 +80,7 @@ int RunGuarded(const std::function<int(int signals)>& supervise) {
                               "); ending all ranks. Please report this with the output of "
                               "'phantora-run --verbose --log-calls FILE'."));
         EndAll();
+        RemoveScratchDirectoriesOf(supervisor);
         return kSupervisorDied;
       }
     } else if (info.si_code != SI_KERNEL) {

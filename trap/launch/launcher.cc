@@ -20,6 +20,7 @@
 #include <cstring>
 #include <new>
 #include <optional>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "trap/log.h"
@@ -117,6 +118,13 @@ int EnterWall(const DeviceWall* wall) {
   return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ? errno : wall->Enter();
 }
 
+CommandLimits Limits() {
+  CommandLimits limits{};
+  getrlimit(RLIMIT_NOFILE, &limits.descriptors);
+  getrlimit(RLIMIT_FSIZE, &limits.file_size);
+  return limits;
+}
+
 void FixAddresses() {
   constexpr unsigned kAsk = 0xffffffff;
   const int persona = personality(kAsk);
@@ -124,10 +132,11 @@ void FixAddresses() {
 }
 
 [[noreturn]] void RunChild(const std::vector<sock_filter>& filter, char* const* argv, int socket,
-                           const sigset_t& signal_mask, const rlimit& descriptors,
+                           const sigset_t& signal_mask, const CommandLimits& limits,
                            const LaunchOptions& options) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  setrlimit(RLIMIT_NOFILE, &descriptors);
+  setrlimit(RLIMIT_NOFILE, &limits.descriptors);
+  setrlimit(RLIMIT_FSIZE, &limits.file_size);
   sigprocmask(SIG_SETMASK, &signal_mask, nullptr);
   void* shared =
       mmap(nullptr, sizeof(Result), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -158,11 +167,13 @@ void FixAddresses() {
 
 }  // namespace
 
-rlimit RaiseDescriptorLimit() {
-  rlimit before{};
-  getrlimit(RLIMIT_NOFILE, &before);
-  const rlimit raised{before.rlim_max, before.rlim_max};
-  setrlimit(RLIMIT_NOFILE, &raised);
+CommandLimits RaiseLimits() {
+  const CommandLimits before = Limits();
+  for (const auto& [what, limit] :
+       {std::pair{RLIMIT_NOFILE, before.descriptors}, {RLIMIT_FSIZE, before.file_size}}) {
+    const rlimit raised{limit.rlim_max, limit.rlim_max};
+    setrlimit(what, &raised);
+  }
   return before;
 }
 
@@ -177,9 +188,7 @@ absl::StatusOr<LaunchedCommand> Launch(const std::vector<sock_filter>& filter,
   for (const std::string& word : options.command) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);
 
-  rlimit descriptors{};
-  getrlimit(RLIMIT_NOFILE, &descriptors);
-  if (options.descriptors) descriptors = *options.descriptors;
+  const CommandLimits limits = options.limits.value_or(Limits());
 
   const pid_t pid = fork();
   if (pid < 0) return absl::ResourceExhaustedError(absl::StrCat("fork: ", std::strerror(errno)));
@@ -189,7 +198,7 @@ absl::StatusOr<LaunchedCommand> Launch(const std::vector<sock_filter>& filter,
     sigset_t none;
     sigemptyset(&none);
     if (options.same_addresses) FixAddresses();
-    RunChild(filter, argv.data(), theirs.get(), none, descriptors, options);
+    RunChild(filter, argv.data(), theirs.get(), none, limits, options);
   }
   theirs.reset();
   auto received = ReceiveListener(ours.get());

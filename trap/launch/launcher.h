@@ -26,6 +26,16 @@ struct LaunchedCommand {
   std::unique_ptr<SeccompListener> listener;
 };
 
+// Limits that a supervisor raises for itself.
+struct CommandLimits {
+  rlimit descriptors;
+  rlimit file_size;  // of files in memory, too, in which GPUs' memory lies
+};
+
+// A supervisor needs many descriptors, and long files: as much as it may have. Returns the limits
+// that there were, which are the command's.
+CommandLimits RaiseLimits();
+
 struct LaunchOptions {
   std::vector<std::string> command;  // argv, at least one
   // Set in the command's environment, over what is there.
@@ -40,12 +50,9 @@ struct LaunchOptions {
   std::optional<Preload> preload = {};
   // What it cannot open, if anything.
   const DeviceWall* wall = nullptr;
-  // What the command may open; by default as many descriptors as this process may.
-  std::optional<rlimit> descriptors = {};
+  // The command's limits; by default those of this process.
+  std::optional<CommandLimits> limits = {};
 };
-
-// A supervisor needs many descriptors. Returns the limit that there was, which is the command's.
-rlimit RaiseDescriptorLimit();
 
 // Forks, loads `filter` in the child, receives its listener, and lets the child
 // exec the command. The child dies with this process. Must be called before any

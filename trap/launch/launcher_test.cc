@@ -58,15 +58,33 @@ TEST(LauncherTest, WhatCannotBeRunFailsAsInAShell) {
   EXPECT_EQ(WEXITSTATUS(RunCommand({.command = {"/etc/passwd"}})), 126);
 }
 
-TEST(LauncherTest, ItKeepsItsLimitOfDescriptors) {
-  const rlimit before = RaiseDescriptorLimit();
+TEST(LauncherTest, ItKeepsItsLimits) {
+  const CommandLimits before = RaiseLimits();
   rlimit now{};
   getrlimit(RLIMIT_NOFILE, &now);
   EXPECT_EQ(now.rlim_cur, now.rlim_max);
   LaunchOptions options{.command = {"sh", "-c", "test $(ulimit -n) = 321"}};
-  options.descriptors = rlimit{321, before.rlim_max};
+  options.limits = before;
+  options.limits->descriptors = rlimit{321, before.descriptors.rlim_max};
   EXPECT_EQ(WEXITSTATUS(RunCommand(options)), 0);
-  setrlimit(RLIMIT_NOFILE, &before);
+  options = {.command = {"sh", "-c", "test $(ulimit -f) = 16"}};  // units of 512 bytes
+  options.limits = before;
+  options.limits->file_size = rlimit{8192, before.file_size.rlim_max};
+  EXPECT_EQ(WEXITSTATUS(RunCommand(options)), 0);
+  setrlimit(RLIMIT_NOFILE, &before.descriptors);
+  setrlimit(RLIMIT_FSIZE, &before.file_size);
+}
+
+TEST(LauncherTest, ALimitOfFilesIsRaisedAsFarAsItMayBe) {
+  rlimit before{};
+  getrlimit(RLIMIT_FSIZE, &before);
+  const rlimit low{4096, before.rlim_max};
+  setrlimit(RLIMIT_FSIZE, &low);
+  EXPECT_EQ(RaiseLimits().file_size.rlim_cur, 4096u);
+  rlimit raised{};
+  getrlimit(RLIMIT_FSIZE, &raised);
+  EXPECT_EQ(raised.rlim_cur, before.rlim_max);
+  setrlimit(RLIMIT_FSIZE, &before);
 }
 
 TEST(LauncherTest, AddressesAreTheSameIfWanted) {

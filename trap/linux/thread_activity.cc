@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <unordered_set>
@@ -20,6 +21,10 @@ namespace {
 // Descriptors that may be kept are this part of all.
 constexpr rlim_t kShareOfFiles = 8;
 constexpr rlim_t kFilesPerThread = 3;
+
+// How long simulated time waits in real time for who is stopped by somebody outside, ns. A tracer
+// such as strace keeps a thread for some microseconds; a person who stops a rank, for longer.
+constexpr int64_t kPatienceWithTracers = 2'000'000'000, kPatienceWithStopped = 30'000'000'000;
 
 constexpr char kSlices[] = "schedstat", kCall[] = "syscall", kChannel[] = "wchan";
 
@@ -62,6 +67,16 @@ char StateOf(const char* stat) {
   return state;
 }
 
+// Where a thread stands that a signal or a tracer has stopped (kernel/signal.c).
+bool IsChannelOfStopped(const char* channel) {
+  return strncmp(channel, "do_signal_stop", 14) == 0 || strncmp(channel, "ptrace_stop", 11) == 0;
+}
+
+int64_t Number(const char* text, const char* name) {
+  const char* at = strstr(text, name);
+  return at == nullptr ? 0 : atoll(at + strlen(name));
+}
+
 uint64_t Mask(const char* text, const char* name) {
   const char* at = strstr(text, name);
   return at == nullptr ? 0 : strtoull(at + strlen(name), nullptr, 16);
@@ -96,8 +111,14 @@ ThreadActivity::ThreadActivity(const Proc* files, const RealClock* clock)
 
 void ThreadActivity::StartsThread(pid_t process) { processes_[process].complete = false; }
 
+void ThreadActivity::StopsByRun(pid_t process) { stopped_by_run_.insert(process); }
+
+void ThreadActivity::ContinuesByRun(pid_t process) { stopped_by_run_.erase(process); }
+
 void ThreadActivity::KeepOnly(const std::vector<pid_t>& processes) {
   const std::unordered_set<pid_t> kept(processes.begin(), processes.end());
+  std::erase_if(stopped_by_run_,
+                [&](pid_t process) { return process != 0 && !kept.contains(process); });
   for (auto it = processes_.begin(); it != processes_.end();) {
     const auto current = it++;
     if (kept.contains(current->first)) continue;
@@ -123,6 +144,28 @@ bool ThreadActivity::List(pid_t id, Process& process) {
   return added;
 }
 
+bool ThreadActivity::IsStoppedFromOutside(pid_t id, Thread& thread, char state) const {
+  if (state != 'T' && state != 't') {
+    thread.stopped_since = 0;
+    return false;
+  }
+  const int64_t now = clock_.Monotonic(), slices = Slices(files_, id, thread.slices);
+  if (thread.stopped_since == 0 || slices != thread.stopped_slices) {
+    thread.stopped_since = now;
+    thread.stopped_slices = slices;
+  }
+  const int64_t patience = state == 't' ? kPatienceWithTracers : kPatienceWithStopped;
+  char text[4096];
+  if (now - thread.stopped_since > patience || !files_.Read(id, "status", text)) return false;
+  if (state == 't') {
+    const auto tracer = static_cast<pid_t>(Number(text, "TracerPid:"));
+    // This process stops threads itself (page sharing), and lets them go on before it looks.
+    return tracer != 0 && tracer != getpid() && !processes_.contains(tracer);
+  }
+  const auto process = static_cast<pid_t>(Number(text, "Tgid:"));
+  return !stopped_by_run_.contains(process) && !stopped_by_run_.contains(0);
+}
+
 bool ThreadActivity::LeavesCall(pid_t id, Thread& thread) {
   // Linux can preempt a thread that has said that it is about to sleep, and may yet find
   // that it need not: /proc/PID/stat shows it asleep while it waits for a processor
@@ -142,23 +185,29 @@ bool ThreadActivity::IsRunnable(pid_t id, Thread& thread, bool* gone) {
   // has heard of it (TASK_WAKING; ttwu_queue_wakelist in kernel/sched/core.c), which takes as long
   // as a host takes to run a virtual machine's processor. Its channel and its state tell.
   char text[512];
-  if (channels_are_exact_ && files_.Read(id, kChannel, text, thread.channel) && text[0] != '0') {
+  if (channels_are_exact_ && files_.Read(id, kChannel, text, thread.channel) && text[0] != '0' &&
+      !IsChannelOfStopped(text)) {
+    thread.stopped_since = 0;
     return false;
   }
   if (!files_.Read(id, "stat", text)) {
     if (gone != nullptr) *gone = true;
     return false;
   }
-  return StateOf(text) == 'R' || LeavesCall(id, thread);
+  const char state = StateOf(text);
+  return state == 'R' || IsStoppedFromOutside(id, thread, state) || LeavesCall(id, thread);
 }
 
 bool ThreadActivity::Runs(pid_t id, Thread& thread) {
   char text[512];
   thread.woken_by = WokenBy::kAnything;
   if (!files_.Read(id, "stat", text)) return false;
-  switch (StateOf(text)) {
+  switch (const char state = StateOf(text)) {
     case 'R':
       return true;
+    case 'T':
+    case 't':
+      return IsStoppedFromOutside(id, thread, state) || LeavesCall(id, thread);
     case 'D':
       return !WaitsForVfork(files_, id);
     case 'Z':

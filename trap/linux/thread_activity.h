@@ -10,6 +10,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "trap/linux/proc.h"
@@ -73,6 +74,13 @@ class ThreadActivity {
   void SharedFutexWoken() { ++shared_wakes_; }
   // Anybody may go on for another reason: a signal, or having been stopped.
   void Signalled() { ++signals_; }
+  // A process of the run stops this one by a signal (0: some), or lets it go on. Who was stopped
+  // otherwise, or is looked at by a debugger of somebody outside, is no more blocked than who waits
+  // for a processor: it is the world outside that keeps it, and simulated time waits for that, for
+  // a while. (Not for ever: a debugger may itself wait for a thread whose call is held, and which
+  // the kernel does not stop before that is answered.)
+  void StopsByRun(pid_t process);
+  void ContinuesByRun(pid_t process);
   // There are no others any more. In any order.
   void KeepOnly(const std::vector<pid_t>& processes);
 
@@ -98,6 +106,8 @@ class ThreadActivity {
     // Its schedstat, syscall and wchan in /proc, as long as descriptors are not scarce.
     UniqueFd slices, call, channel;
     int64_t slept = -1;  // its time slices when it was found asleep
+    // Real time when it was found stopped, ns; 0 if it was not when it was looked at last.
+    int64_t stopped_since = 0, stopped_slices = 0;  // and the slices it had had
     // When its call was looked at last. While it was held it was not.
     WokenBy woken_by = WokenBy::kAnything;
     uint64_t word = 0;  // then, if it waited for a futex
@@ -125,6 +135,8 @@ class ThreadActivity {
   bool IsRunnable(pid_t id, Thread& thread, bool* gone = nullptr);
   // Of any. If not, it notes what wakes it.
   bool Runs(pid_t id, Thread& thread);
+  // Has somebody outside of the run stopped it, and not long ago? `state` is that of its `stat`.
+  bool IsStoppedFromOutside(pid_t id, Thread& thread, char state) const;
   // Of one whose state is asleep: does it run, all the same? If not, it notes what wakes it.
   bool LeavesCall(pid_t id, Thread& thread);
 
@@ -134,6 +146,7 @@ class ThreadActivity {
   const size_t most_threads_;  // with open files
   std::map<pid_t, Process> processes_;
   size_t open_threads_ = 0;
+  std::unordered_set<pid_t> stopped_by_run_;
   uint64_t shared_wakes_ = 0, signals_ = 0;
   pid_t running_ = 0, running_process_ = 0;
   bool saw_dying_ = false;

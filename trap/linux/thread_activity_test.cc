@@ -313,6 +313,59 @@ TEST_F(ThreadActivityTest, WhoIsGoneIsBlocked) {
   EXPECT_TRUE(AllBlocked({77})) << "it never was";
 }
 
+// Of a debugger that comes, or of Control-Z: the world outside decides when they go on.
+TEST_F(ThreadActivityTest, WhoIsStoppedFromOutsideIsNotBlocked) {
+  const auto stopped = [this](char state, const char* channel, const char* tracer) {
+    files_.Set(10, 10, state, 5, "202 0x1 0x2 0x3");
+    files_.SetFile(10, 10, "wchan", channel);
+    files_.SetFile(10, 10, "status", std::string("Tgid:\t10\nTracerPid:\t") + tracer + "\n");
+  };
+  stopped('t', "ptrace_stop", "99");
+  EXPECT_FALSE(AllBlocked());
+  EXPECT_FALSE(AllBlocked());
+  files_.Sleeps(10, 10, 5);
+  EXPECT_TRUE(AllBlocked());
+  stopped('t', "ptrace_stop", "99");
+  EXPECT_FALSE(AllBlocked());
+  stopped('T', "do_signal_stop", "0");
+  EXPECT_FALSE(AllBlocked());
+}
+
+// Who is stopped for long may be waited for by who stopped it.
+TEST_F(ThreadActivityTest, SimulatedTimeDoesNotWaitForEverForTheStopped) {
+  files_.Set(10, 10, 't', 5, "202 0x1 0x2 0x3");
+  files_.SetFile(10, 10, "wchan", "ptrace_stop");
+  files_.SetFile(10, 10, "status", "Tgid:\t10\nTracerPid:\t99\n");
+  clock_.Pass(1'000'000'000);
+  EXPECT_FALSE(AllBlocked());
+  clock_.Pass(1'000'000'000);
+  EXPECT_FALSE(AllBlocked());
+  clock_.Pass(2'000'000'000);
+  EXPECT_TRUE(AllBlocked());
+  // It has run since, and is stopped once more.
+  files_.Set(10, 10, 't', 6, "202 0x1 0x2 0x3");
+  files_.SetFile(10, 10, "wchan", "ptrace_stop");
+  EXPECT_FALSE(AllBlocked());
+}
+
+TEST_F(ThreadActivityTest, WhoIsStoppedByTheRunIs) {
+  files_.Sleeps(11, 11, 5);
+  files_.Set(10, 10, 'T', 5, "202 0x1 0x2 0x3");
+  files_.SetFile(10, 10, "wchan", "do_signal_stop");
+  files_.SetFile(10, 10, "status", "Tgid:\t10\nTracerPid:\t0\n");
+  activity_.StopsByRun(10);
+  EXPECT_TRUE(AllBlocked({10, 11}));
+  activity_.ContinuesByRun(10);
+  EXPECT_FALSE(AllBlocked({10, 11}));
+  activity_.StopsByRun(0);  // everybody
+  EXPECT_TRUE(AllBlocked({10, 11}));
+  activity_.ContinuesByRun(0);
+  // And by a tracer that is of the run.
+  files_.Set(10, 10, 't', 5, "202 0x1 0x2 0x3");
+  files_.SetFile(10, 10, "status", "Tgid:\t10\nTracerPid:\t11\n");
+  EXPECT_TRUE(AllBlocked({10, 11}));
+}
+
 TEST_F(ThreadActivityTest, OnlyThoseAreLookedAtThatAreAskedFor) {
   files_.Sleeps(10, 10, 5);
   files_.Set(20, 20, 'R', 5, "running");

@@ -74,8 +74,17 @@ void SimulatedTime::ServeSignal(const TrappedCall& call) {
   if (receiver != CallsUnderWay::kAnybody && receiver != call.process()) {
     NotBeforeSignal(receiver, call, now);
   }
+  NoteStop(receiver, SignalOf(call));
   signals_.Begin(call.thread(), call.process(), receiver);
   call.Continue();
+}
+
+void SimulatedTime::NoteStop(pid_t receiver, int signal) {
+  if (signal == SIGSTOP || signal == SIGTSTP || signal == SIGTTIN || signal == SIGTTOU) {
+    activity_.StopsByRun(receiver);
+  } else if (signal == SIGCONT) {
+    activity_.ContinuesByRun(receiver);
+  }
 }
 
 void SimulatedTime::NotBeforeSignal(pid_t receiver, const CallArguments& call, VirtualTime now) {

@@ -1,0 +1,421 @@
+#!/usr/bin/env python3
+"""Runs of small programs to which something happens at a random moment: each ends, says why, and leaves nothing.
+
+usage: chaos.py PHANTORA_RUN NCCL_PERF TURNS TRACEES... [--runs N] [--seed N] [--only MISHAP]
+
+`bazel run //test:chaos -- --runs 500`. The same seed makes the same choices; when exactly they hit, the machine decides.
+Exit status 1 if a run did not end in time, ended with another status than it should, did not say what it should, or left
+a process, a file, a mount or shared memory behind.
+"""
+
+import argparse
+import collections
+import os
+import pathlib
+import pty
+import random
+import re
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+# Real seconds, many times what a run takes: a run that has not ended then hangs.
+PATIENCE = 90
+MARK = "PHANTORA_CHAOS"
+MODES = ("real", "measured", "fixed")
+Program = collections.namedtuple("Program", "name options command")
+# `expected` is the set of exit statuses, `said` a pattern of what is to be on the standard error, or None.
+Mishap = collections.namedtuple("Mishap", "name cause expected said", defaults=(None,))
+
+
+# --- Processes ---------------------------------------------------------------------
+
+
+def read(path):
+    try:
+        return pathlib.Path(path).read_bytes()
+    except OSError:
+        return b""
+
+
+def marked(mark):
+    """Living processes with the mark in their environment."""
+    found = []
+    for entry in os.listdir("/proc"):
+        if entry.isdigit() and f"{MARK}={mark}".encode() in read(f"/proc/{entry}/environ").split(b"\0"):
+            if b"State:\tZ" not in read(f"/proc/{entry}/status"):
+                found.append(int(entry))
+    return found
+
+
+def own_files(directory):
+    """Names of files there that are this user's."""
+    found = []
+    for name in os.listdir(directory):
+        try:
+            if os.lstat(os.path.join(directory, name)).st_uid == os.getuid():
+                found.append(name)
+        except FileNotFoundError:
+            pass
+    return found
+
+
+def parent(process):
+    match = re.search(rb"PPid:\t(\d+)", read(f"/proc/{process}/status"))
+    return int(match.group(1)) if match else 0
+
+
+class Run:
+    """One run: the guardian (phantora-run), the supervisor, and what it runs."""
+
+    def __init__(self, words, mark, terminal=False, limits=(), environment=None):
+        self.mark, self.master, slave = mark, None, None
+        if terminal:
+            self.master, slave = pty.openpty()
+
+        def prepare():
+            for what, most in limits:
+                resource.setrlimit(what, most if isinstance(most, tuple) else (most, most))
+        self.process = subprocess.Popen(
+            words, stdin=slave if terminal else subprocess.DEVNULL, stdout=slave or subprocess.PIPE,
+            stderr=subprocess.PIPE, start_new_session=True, preexec_fn=prepare,
+            env={**os.environ, **(environment or {}), MARK: mark})
+        if slave is not None:
+            os.close(slave)
+        self.output, self.errors = bytearray(), bytearray()
+        self.readers = [threading.Thread(target=self.collect, args=(stream, into), daemon=True)
+                        for stream, into in ((self.process.stdout, self.output), (self.process.stderr, self.errors))
+                        if stream is not None]
+        for reader in self.readers:
+            reader.start()
+
+    @staticmethod
+    def collect(stream, into):
+        while part := os.read(stream.fileno(), 1 << 16):
+            into += part
+
+    @property
+    def guardian(self):
+        return self.process.pid
+
+    def supervisor(self):
+        return next((process for process in marked(self.mark) if parent(process) == self.guardian), None)
+
+    def ranks(self):
+        """All but the guardian and the supervisor."""
+        supervisor = self.supervisor()
+        return [process for process in marked(self.mark) if process not in (self.guardian, supervisor)]
+
+    def wait(self):
+        """The exit status; None: it hangs, and is ended."""
+        try:
+            return self.process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            return None
+
+
+# --- What can happen -----------------------------------------------------------------
+
+
+def send(number, whom):
+    def happen(run, chance):
+        process = whom(run, chance)
+        if process is None:
+            return False
+        try:
+            os.kill(process, number)
+        except ProcessLookupError:
+            return False
+        return True
+    return happen
+
+
+def guardian(run, _):
+    return run.guardian
+
+
+def supervisor(run, _):
+    return run.supervisor()
+
+
+def any_rank(run, chance):
+    ranks = run.ranks()
+    return chance.choice(ranks) if ranks else None
+
+
+def any_thread(run, chance):
+    rank = any_rank(run, chance)
+    try:
+        return int(chance.choice(os.listdir(f"/proc/{rank}/task"))) if rank else None
+    except (OSError, IndexError):
+        return None
+
+
+def all_ranks(number):
+    def happen(run, _):
+        some = False
+        for process in run.ranks():
+            try:
+                os.kill(process, number)
+                some = True
+            except ProcessLookupError:
+                pass
+        return some
+    return happen
+
+
+def pause(whom):
+    """Stopped for a while, and resumed."""
+    def happen(run, chance):
+        stopped = send(signal.SIGSTOP, whom)(run, chance)
+        time.sleep(chance.uniform(0, 0.5))
+        for process in marked(run.mark):
+            try:
+                os.kill(process, signal.SIGCONT)
+            except ProcessLookupError:
+                pass
+        return stopped
+    return happen
+
+
+def look(*words):
+    """A debugger that comes and goes."""
+    def happen(run, chance):
+        rank = any_rank(run, chance)
+        if rank is None:
+            return False
+        with subprocess.Popen([word.format(rank) for word in words], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                              stderr=subprocess.DEVNULL) as debugger:
+            try:
+                debugger.wait(chance.uniform(0.1, 2))
+            except subprocess.TimeoutExpired:
+                debugger.terminate()
+        return True
+    return happen
+
+
+def hang_up(run, _):
+    os.close(run.master)
+    run.master = None
+    return True
+
+
+def nothing(_run, _chance):
+    return True
+
+
+# What a rank's death makes of a run: its own status, or that of one that noticed first.
+ENDED_BY = {137}
+FINE = {0}
+MISHAPS = [
+    Mishap("nothing", nothing, FINE),
+    Mishap("phantora-run is killed", send(signal.SIGKILL, guardian), {-9}),
+    Mishap("phantora-run is interrupted", send(signal.SIGINT, guardian), {130}),
+    Mishap("phantora-run is terminated", send(signal.SIGTERM, guardian), {143}),
+    Mishap("phantora-run is hung up", send(signal.SIGHUP, guardian), {129}),
+    Mishap("the supervisor is killed", send(signal.SIGKILL, supervisor), {70}, "the supervisor died"),
+    Mishap("the supervisor crashes", send(signal.SIGSEGV, supervisor), {70}, "the supervisor died"),
+    Mishap("a process is killed", send(signal.SIGKILL, any_rank), ENDED_BY),
+    Mishap("a process crashes", send(signal.SIGSEGV, any_rank), {139}),
+    Mishap("a process is terminated", send(signal.SIGTERM, any_rank), {143}),
+    Mishap("a thread is killed", send(signal.SIGKILL, any_thread), ENDED_BY),
+    Mishap("all processes are killed", all_ranks(signal.SIGKILL), ENDED_BY),
+    Mishap("a process is stopped and resumed", pause(any_rank), FINE),
+    Mishap("the supervisor is stopped and resumed", pause(supervisor), FINE),
+    Mishap("phantora-run is stopped and resumed", pause(guardian), FINE),
+    Mishap("strace comes and goes", look("strace", "-f", "-o", "/dev/null", "-p", "{}"), FINE),
+    Mishap("gdb comes and goes", look("gdb", "-q", "-batch", "-p", "{}", "-ex", "bt 3"), FINE),
+    Mishap("the terminal is closed", hang_up, {129, -1}),
+]
+# Of the surroundings, from the beginning: the run fails and says so, or does without.
+SHORTAGES = {
+    "few descriptors": {"limits": [(resource.RLIMIT_NOFILE, 24)]},
+    "some descriptors": {"limits": [(resource.RLIMIT_NOFILE, 64)]},
+    "little address space": {"limits": [(resource.RLIMIT_AS, 1 << 30)]},
+    "no files longer than a page": {"limits": [(resource.RLIMIT_FSIZE, 4096)]},  # and no way to raise that
+    "no files longer than a page at first": {"limits": [(resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))]},
+    "no place for temporary files": {"environment": {"TMPDIR": "/proc/none"}},
+    "a full disk": {"full": True},
+    "little memory": {"options": ["--memory-limit", "64M"]},
+}
+
+
+class Chaos:
+    def __init__(self, phantora_run, programs, seed):
+        self.phantora_run, self.programs, self.seed = phantora_run, programs, seed
+        self.durations = {}
+        self.counts = collections.Counter()
+        self.late = collections.Counter()
+        self.failures = []
+
+    def words(self, program, mode, more=()):
+        return [self.phantora_run, "--no-status", "--host-time", mode, *program.options, *more, "--", *program.command]
+
+    def surroundings(self):
+        """What a run could leave behind."""
+        mounts = read("/proc/self/mounts").splitlines()
+        # libcuda's of a process that was killed stay on a real machine, too.
+        shared = {name for name in own_files("/dev/shm") if not name.startswith("cuda.shm.")}
+        temporary = {name for name in own_files(tempfile.gettempdir()) if name.startswith("phantora")}
+        ipc = set(re.findall(rb"^\s*(\d+\s+\d+)", read("/proc/sysvipc/shm"), re.M))
+        return {"mounts": set(mounts), "shared memory": shared, "temporary files": temporary, "System V": ipc}
+
+    def fail(self, number, what, run):
+        text = bytes(run.errors).decode(errors="replace")
+        self.failures.append(f"run {number} (--seed {self.seed}): {what}\n{text[-1500:]}")
+        print("FAILED", self.failures[-1], flush=True)
+
+    def leftovers(self, before, mark):
+        """What is left, once who is ending has ended."""
+        deadline = time.monotonic() + 15
+        while (left := marked(mark)) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        found = [f"process {process}: {read(f'/proc/{process}/cmdline')[:80]!r}" for process in left]
+        for process in left:
+            try:
+                os.kill(process, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        after = self.surroundings()
+        for kind, names in after.items():
+            found += [f"{kind}: {name!r}" for name in names - before[kind]]
+        return found
+
+    def duration(self, program, mode):
+        """Real seconds of an undisturbed run, once."""
+        key = program.name, mode
+        if key not in self.durations:
+            begin = time.monotonic()
+            run = Run(self.words(program, mode), f"{os.getpid()}-{program.name}-{mode}")
+            status = run.wait()
+            if status != 0:
+                self.fail(-1, f"{program.name}, {mode}, undisturbed: status {status}", run)
+            self.durations[key] = time.monotonic() - begin
+        return self.durations[key]
+
+    def disturb(self, number, only):
+        chance = random.Random(f"{self.seed} {number}")
+        program, mode = chance.choice(self.programs), chance.choice(MODES)
+        names = [mishap.name for mishap in MISHAPS] + list(SHORTAGES)
+        name = only or chance.choice(names)
+        self.counts[name] += 1
+        before = self.surroundings()
+        if name in SHORTAGES:
+            return self.short_of(number, name, program, mode, before)
+        mishap = next(mishap for mishap in MISHAPS if mishap.name == name)
+        duration = self.duration(program, mode)
+        run = Run(self.words(program, mode), f"{os.getpid()}-{number}", terminal=mishap.cause is hang_up)
+        time.sleep(chance.uniform(0, 0.7 * duration))
+        happened = run.process.poll() is None and mishap.cause(run, chance)
+        self.late[name] += not happened
+        status = run.wait()
+        what = f"{program.name}, {mode}, {name}"
+        if status is None:
+            self.show_hang(run)
+            run.process.kill()
+            self.fail(number, f"{what}: hangs", run)
+        if run.master is not None:
+            os.close(run.master)
+        left = self.leftovers(before, run.mark)
+        for reader in run.readers:
+            reader.join(10)
+        if left:
+            self.fail(number, f"{what}: left {left}", run)
+        # It may have ended by itself before that had an effect.
+        allowed = mishap.expected | FINE if happened else FINE
+        if status is not None and status not in allowed and not self.is_of_a_program(mishap, status):
+            self.fail(number, f"{what}: status {status}, not one of {sorted(allowed)}", run)
+        if mishap.said and status not in (0, None) and not re.search(mishap.said, run.errors.decode(errors="replace")):
+            self.fail(number, f"{what}: does not say '{mishap.said}'", run)
+        return None
+
+    @staticmethod
+    def is_of_a_program(mishap, status):
+        """A program may notice that another process of its own has ended, and fail for that."""
+        return mishap.cause is not nothing and "process" in mishap.name or "thread" in mishap.name and status > 0
+
+    def short_of(self, number, name, program, mode, before):
+        shortage = SHORTAGES[name]
+        environment = dict(shortage.get("environment", {}))
+        with tempfile.TemporaryDirectory(prefix="chaos-") as folder:
+            more = list(shortage.get("options", []))
+            words = self.words(program, mode, more)
+            if shortage.get("full"):
+                more += ["--report", folder + "/full/report", "--trace", folder + "/full/trace.json"]
+                os.mkdir(folder + "/full")
+                inner = " ".join(subprocess.list2cmdline([word]) for word in self.words(program, mode, more))
+                words = ["unshare", "-rm", "sh", "-c",
+                         f"mount -t tmpfs -o size=16k none {folder}/full && TMPDIR={folder}/full exec {inner}"]
+            run = Run(words, f"{os.getpid()}-{number}", limits=shortage.get("limits", ()), environment=environment)
+            status = run.wait()
+            if status is None:
+                self.show_hang(run)
+                run.process.kill()
+                self.fail(number, f"{program.name}, {mode}, {name}: hangs", run)
+            left = self.leftovers(before, run.mark)
+        for reader in run.readers:
+            reader.join(10)
+        if left:
+            self.fail(number, f"{program.name}, {mode}, {name}: left {left}", run)
+        if status is not None and status < 0 or status == 70:
+            self.fail(number, f"{program.name}, {mode}, {name}: status {status}", run)
+        # That a signal ended it, shells say.
+        if status is not None and 0 < status < 128 and not run.errors and not run.output:
+            self.fail(number, f"{program.name}, {mode}, {name}: fails without a word", run)
+
+    @staticmethod
+    def show_hang(run):
+        for process in marked(run.mark):
+            print(f"  {process} of {parent(process)}: {read(f'/proc/{process}/cmdline')[:100]!r} "
+                  f"{read(f'/proc/{process}/wchan').decode()} {read(f'/proc/{process}/syscall').decode().split()[:1]}",
+                  flush=True)
+
+
+def programs(nccl_perf, turns, tracees):
+    found = [Program(pathlib.Path(path).name, ["--gpus", "2"], [path]) for path in tracees]
+    perf = [nccl_perf, "all_reduce", "-b", "64K", "-e", "64M", "-f", "8", "-n", "3", "-c", "0"]
+    return found + [
+        Program("nccl", ["--gpus", "4"], [*perf, "-g", "4"]),
+        Program("hosts", ["--cluster", "dgx-h100:2", "--ranks-per-host", "2"], perf),
+        Program("turns", [], [turns, "pipe", "300", "200"]),
+        Program("shell", [], ["sh", "-c", "for i in 1 2 3 4 5 6; do (sleep 0.1; ls /proc/driver/nvidia >/dev/null) & done; wait"]),
+    ]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("phantora_run")
+    parser.add_argument("nccl_perf")
+    parser.add_argument("turns")
+    parser.add_argument("tracees", nargs="+")
+    parser.add_argument("--runs", type=int, default=20)
+    parser.add_argument("--first", type=int, default=0, help="the number of the first")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", help="one mishap, by its name")
+    options = parser.parse_args()
+    chaos = Chaos(os.path.abspath(options.phantora_run),
+                  programs(*map(os.path.abspath, (options.nccl_perf, options.turns)), map(os.path.abspath, options.tracees)),
+                  options.seed)
+    for tool in ("strace", "gdb"):
+        if shutil.which(tool) is None:
+            print(f"{tool} is not here: it does not come")
+            MISHAPS[:] = [mishap for mishap in MISHAPS if tool not in mishap.name]
+    for number in range(options.first, options.first + options.runs):
+        chaos.disturb(number, options.only)
+        if number % 50 == 49:
+            print(f"{number + 1 - options.first} runs so far, {len(chaos.failures)} failures", flush=True)
+    width = max(map(len, chaos.counts), default=0)
+    for name, count in sorted(chaos.counts.items()):
+        late = f" ({chaos.late[name]} too late)" if chaos.late[name] else ""
+        print(f"{name:{width}}  {count}{late}")
+    print(f"{options.runs} runs, {len(chaos.failures)} failures")
+    return 1 if chaos.failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

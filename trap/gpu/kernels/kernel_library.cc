@@ -75,13 +75,23 @@ std::optional<std::string> KeyOfLibrary(int file, const struct stat& status) {
   return build_id;
 }
 
+// Whose files are believed: one's own, root's, and those of whom the directory belongs to, unless
+// everybody may write to that. Somebody else's would name kernels as he likes.
+bool IsTrusted(const struct stat& file, const std::string& path) {
+  if ((file.st_mode & S_IWOTH) != 0) return false;
+  if (file.st_uid == geteuid() || file.st_uid == 0) return true;
+  struct stat directory;
+  return stat(path.substr(0, path.rfind('/')).c_str(), &directory) == 0 &&
+         directory.st_uid == file.st_uid && (directory.st_mode & S_IWOTH) == 0;
+}
+
 // Whole files of this program's own making, read rather than mapped: somebody could
 // truncate them.
 std::optional<KernelIndex> ReadIndex(const std::string& path) {
   const UniqueFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat status;
   if (!file.valid() || fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode) ||
-      static_cast<uint64_t>(status.st_size) > kLargestFile) {
+      static_cast<uint64_t>(status.st_size) > kLargestFile || !IsTrusted(status, path)) {
     return std::nullopt;
   }
   auto bytes = std::make_shared<std::vector<uint8_t>>(static_cast<size_t>(status.st_size));

@@ -49,8 +49,8 @@ class EscapesTest(unittest.TestCase):
         cls.phantora_run, cls.escapes = (shutil.copy(program, directory.name) for program in (PHANTORA_RUN, ESCAPES))
         drivers = os.path.join(directory.name, "cache/drivers")
         os.makedirs(drivers)
-        subprocess.run(["mount", "--bind", CACHE / "drivers", drivers], check=True)
-        cls.addClassCleanup(subprocess.run, ["umount", drivers], check=True)
+        subprocess.run(["mount", "-o", "bind,ro", CACHE / "drivers", drivers], check=True)
+        cls.addClassCleanup(subprocess.run, ["umount", "-l", drivers], check=True)
         cls.environment = {**os.environ, "PHANTORA_CACHE": os.path.dirname(drivers)}
 
     def start(self, words, **options):

@@ -42,8 +42,8 @@ class ManyUsersTest(unittest.TestCase):
         drivers = cls.folder / "drivers"
         if cls.is_root:
             drivers.mkdir()
-            subprocess.run(["mount", "--bind", CACHE / "drivers", drivers], check=True)
-            cls.addClassCleanup(subprocess.run, ["umount", drivers], check=True)
+            subprocess.run(["mount", "-o", "bind,ro", CACHE / "drivers", drivers], check=True)
+            cls.addClassCleanup(subprocess.run, ["umount", "-l", drivers], check=True)
         else:
             drivers.symlink_to(CACHE / "drivers")
         for user in range(USERS + 1):

@@ -34,9 +34,7 @@ def is_root_of_the_machine():
 
 def as_user(words):
     """The command, as an ordinary user."""
-    if is_root_of_the_machine():
-        return ["setpriv", "--reuid", str(NOBODY), "--regid", str(NOBODY), "--clear-groups", *words]
-    return ["unshare", "-U", "--map-user=1000", "--map-group=1000", *words]
+    return ["setpriv", "--reuid", str(NOBODY), "--regid", str(NOBODY), "--clear-groups", *words]
 
 
 class EscapesTest(unittest.TestCase):
@@ -102,6 +100,8 @@ class EscapesTest(unittest.TestCase):
         self.check(lambda words: words)
 
     def test_as_an_ordinary_user(self):
+        if not is_root_of_the_machine():
+            self.skipTest("the files that stand for nodes would be this user's own, as real ones are not")
         self.check(as_user)
 
 

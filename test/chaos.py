@@ -25,7 +25,7 @@ import threading
 import time
 
 # Real seconds, many times what a run takes: a run that has not ended then hangs.
-PATIENCE = 90
+PATIENCE = 180
 MARK = "PHANTORA_CHAOS"
 MODES = ("real", "measured", "fixed")
 Program = collections.namedtuple("Program", "name options command")

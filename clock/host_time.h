@@ -30,6 +30,8 @@ constexpr const char* HostTimeModeName(HostTimeMode mode) {
 
 struct HostTime {
   HostTimeMode mode = HostTimeMode::kReal;
+  // Is simulated time a function of simulated things alone?
+  bool repeats() const { return mode == HostTimeMode::kFixed || mode == HostTimeMode::kZero; }
   double scale = 1.0;  // of measured time: the target's time for one second of this host
 
   // A clock_gettime through the vDSO takes about this long on a server processor

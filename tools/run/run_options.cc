@@ -269,7 +269,7 @@ void Parser::AddTime() {
                            {"zero", HostTimeMode::kZero},
                            {"real", HostTimeMode::kReal}},
                           "what the program's own code takes. measured: its processor time here "
-                          "(default); fixed: a charge per call, nearly the same in every run; "
+                          "(default); fixed: a charge per call, the same in every run; "
                           "zero: nothing; real: nothing is simulated")
       ->group(group);
   app_.add_option(

@@ -65,6 +65,7 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Prepare(const SessionOptions& 
   auto plan = RunPlan::Create(options);
   if (!plan.ok()) return plan.status();
   auto filter = BuildFilter({.simulated_time = options.simulated(),
+                             .repeatable = options.host_time.repeats(),
                              .shared_memory = plan->share_memory,
                              .virtual_hosts = plan->job.has_value()});
   if (!filter.ok()) return filter.status();

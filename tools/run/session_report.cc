@@ -188,8 +188,22 @@ std::string SessionReport::ExecutedKernels() const {
   return text;
 }
 
+void SessionReport::TellWhetherItRepeats() {
+  const ThreadGate* const threads = from_.supervisor->threads();
+  if (threads == nullptr) return;
+  const ThreadGate::Counters& counters = threads->counters();
+  if (counters.slept + counters.ran_long + counters.not_born == 0) return;
+  LogWarning(absl::StrFormat(
+      "threads of one process ran beside each other: %d times one slept in a system call that is "
+      "not "
+      "simulated, %d times one ran for long without any, %d new ones made none; in another run "
+      "times may differ by microseconds",
+      counters.slept, counters.ran_long, counters.not_born));
+}
+
 void SessionReport::TellSummary() {
   const SessionOptions& options = *from_.options;
+  TellWhetherItRepeats();
   const GpuServices& services = from_.cluster->services();
   const size_t largest = options.verbose || !options.report.empty() ? kManyKernels : kFewKernels;
   const auto lines = Summary(from_.cluster->recorder(), largest);

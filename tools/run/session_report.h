@@ -43,6 +43,8 @@ class SessionReport {
   // How many kernels were executed, and why others were not.
   std::string ExecutedKernels() const;
   void TellSummary();
+  // If simulated time is to repeat: what has kept it from that.
+  void TellWhetherItRepeats();
   void WriteReport();
   void TellCounters();
 

@@ -155,7 +155,37 @@ class Table {
       Time({SYS_futex}, CallHandler::kWait, "wakes another process, through shared memory",
            {Masked(1, (FUTEX_CMD_MASK & 0xff) | FUTEX_PRIVATE_FLAG, command)});
     }
+    AddUntimed();
     Time({SYS_sched_yield}, CallHandler::kYield, "libcuda yields while a queue of its GPU is full");
+  }
+
+  // What makes a thread stand still or go on, in runs where that has to be known at once.
+  void AddUntimed() {
+    const auto order = [this](std::initializer_list<int> numbers, CallHandler handler,
+                              const char* reason, const std::vector<ArgumentIs>& conditions = {}) {
+      Trap(numbers, CallMode::kRepeatable, handler, reason, conditions);
+    };
+    const char* const waits = "without a timeout: who stands still lets others of its process go";
+    order({SYS_poll}, CallHandler::kWait, waits, {Masked(2, kSign, kSign)});
+    order({SYS_epoll_wait, SYS_epoll_pwait}, CallHandler::kWait, waits, {Masked(3, kSign, kSign)});
+    order({SYS_ppoll}, CallHandler::kWait, waits, {Equal(2, 0)});
+    order({SYS_epoll_pwait2}, CallHandler::kWait, waits, {Equal(3, 0)});
+    order({SYS_select, SYS_pselect6}, CallHandler::kWait, waits, {Equal(4, 0)});
+    constexpr uint64_t kCommand = FUTEX_CMD_MASK & 0xff;
+    for (const uint64_t command : {FUTEX_WAIT, FUTEX_WAIT_BITSET}) {
+      order({SYS_futex}, CallHandler::kWait, waits, {Masked(1, kCommand, command), Equal(3, 0)});
+    }
+    for (const uint64_t command :
+         {FUTEX_WAKE, FUTEX_WAKE_BITSET, FUTEX_WAKE_OP, FUTEX_REQUEUE, FUTEX_CMP_REQUEUE}) {
+      order({SYS_futex}, CallHandler::kWait, "wakes another thread of its process",
+            {Masked(1, kCommand | FUTEX_PRIVATE_FLAG, command | FUTEX_PRIVATE_FLAG)});
+    }
+    order({SYS_listen, SYS_shutdown}, CallHandler::kPort,
+          "others find out when they connect, or receive");
+    order({SYS_set_robust_list}, CallHandler::kProcess,
+          "a thread's first call, in which it waits for its turn");
+    order({SYS_exit}, CallHandler::kProcess,
+          "a thread ends: others of its process go, and who joins it");
   }
 
   void AddTimers() {
@@ -248,6 +278,8 @@ const char* Name(CallMode mode) {
       return "always";
     case CallMode::kSimulatedTime:
       return "simulated time";
+    case CallMode::kRepeatable:
+      return "fixed and zero time";
     case CallMode::kSharedMemory:
       return "shared memory";
     case CallMode::kVirtualHosts:

@@ -23,6 +23,7 @@ enum class Disposition {
 enum class CallMode {
   kAlways,
   kSimulatedTime,  // all but --host-time real
+  kRepeatable,     // --host-time fixed or zero: threads go one at a time (thread_gate.h)
   kSharedMemory,   // ranks' equal memory is shared (page_sharing.h)
   kVirtualHosts,   // a cluster
 };

@@ -97,11 +97,12 @@ class FakeListener : public NotifyListener {
   int doubles() const { return doubles_; }
 
  protected:
-  void Send(const seccomp_notif_resp& response) override {
-    if (gone_.contains(response.id)) return;
+  bool Send(const seccomp_notif_resp& response) override {
+    if (gone_.contains(response.id)) return false;
     Keep(response.id, {.value = response.val,
                        .error = -response.error,
                        .continues = (response.flags & SECCOMP_USER_NOTIF_FLAG_CONTINUE) != 0});
+    return true;
   }
 
  private:

@@ -25,6 +25,8 @@ bool InForce(CallMode mode, const FilterOptions& options) {
       return true;
     case CallMode::kSimulatedTime:
       return options.simulated_time;
+    case CallMode::kRepeatable:
+      return options.repeatable;
     case CallMode::kSharedMemory:
       return options.shared_memory;
     case CallMode::kVirtualHosts:

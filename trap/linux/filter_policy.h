@@ -13,6 +13,7 @@ namespace phantora {
 // The BPF program made from call_table.h. No call on the path of a kernel launch is trapped.
 struct FilterOptions {
   bool simulated_time = false;
+  bool repeatable = false;     // also what tells whether a thread stands still
   bool shared_memory = false;  // calls that depend on what memory is, see page_sharing.h
   bool virtual_hosts =
       false;  // calls that tell about the machine, see host_calls.h and port_calls.h

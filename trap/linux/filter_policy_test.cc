@@ -88,6 +88,14 @@ class FilterTest : public testing::Test {
 class FilterOfEverythingTest : public FilterTest {
  protected:
   FilterOfEverythingTest()
+      : FilterTest({.simulated_time = true,
+                    .repeatable = true,
+                    .shared_memory = true,
+                    .virtual_hosts = true}) {}
+};
+class FilterOfMeasuredTimeTest : public FilterTest {
+ protected:
+  FilterOfMeasuredTimeTest()
       : FilterTest({.simulated_time = true, .shared_memory = true, .virtual_hosts = true}) {}
 };
 
@@ -141,7 +149,23 @@ TEST_F(FilterTest, RowsOfOtherRunsAreNotInForce) {
   }
 }
 
-TEST_F(FilterOfEverythingTest, ConditionsTellCallsApart) {
+TEST_F(FilterOfEverythingTest, WhereRunsRepeatStandingStillIsSeen) {
+  EXPECT_TRUE(Traps(SYS_poll, {0, 0, 0xffffffff}));
+  EXPECT_TRUE(Traps(SYS_ppoll, {0, 0, 0}));
+  EXPECT_TRUE(Traps(SYS_epoll_wait, {0, 0, 0, ~uint64_t{0}}));
+  EXPECT_TRUE(Traps(SYS_epoll_pwait2, {0, 0, 0, 0}));
+  EXPECT_TRUE(Traps(SYS_select, {0, 0, 0, 0, 0}));
+  EXPECT_TRUE(Traps(SYS_futex, {0, FUTEX_WAIT_PRIVATE, 1, 0}));
+  EXPECT_TRUE(Traps(SYS_futex, {0, FUTEX_WAIT_BITSET, 1, 0}));
+  EXPECT_TRUE(Traps(SYS_futex, {0, FUTEX_WAKE_PRIVATE, 1}));
+  EXPECT_TRUE(Traps(SYS_futex, {0, FUTEX_CMP_REQUEUE_PRIVATE, 1, 1}));
+  EXPECT_FALSE(Traps(SYS_futex, {0, FUTEX_LOCK_PI_PRIVATE, 1, 0})) << "the kernel's own";
+  EXPECT_TRUE(Traps(SYS_set_robust_list));
+  EXPECT_TRUE(Traps(SYS_exit));
+  EXPECT_FALSE(Traps(SYS_exit_group));
+}
+
+TEST_F(FilterOfMeasuredTimeTest, ConditionsTellCallsApart) {
   EXPECT_TRUE(Traps(SYS_ioctl, {3, 0xc020462a}));  // an escape
   EXPECT_TRUE(Traps(SYS_ioctl, {3, 27}));          // UVM's
   EXPECT_FALSE(Traps(SYS_ioctl, {3, 0x5413}));     // TIOCGWINSZ

@@ -129,14 +129,13 @@ constexpr int kQueues[] = {SYS_pipe,      SYS_pipe2,          SYS_epoll_create, 
                            SYS_mq_open,   SYS_mq_unlink,      SYS_mq_notify,    SYS_mq_getsetattr,
                            SYS_semget,    SYS_semctl,         SYS_msgget,       SYS_msgctl,
                            SYS_io_setup,  SYS_io_destroy,     SYS_io_cancel};
-constexpr int kSockets[] = {SYS_socket,      SYS_socketpair,  SYS_listen,     SYS_shutdown,
+constexpr int kSockets[] = {SYS_socket,      SYS_socketpair,
                             SYS_getsockname, SYS_getpeername, SYS_setsockopt, SYS_getsockopt};
 constexpr int kOwnSignals[] = {
     SYS_rt_sigaction, SYS_rt_sigprocmask, SYS_rt_sigreturn, SYS_rt_sigpending, SYS_rt_sigsuspend,
     SYS_sigaltstack,  SYS_pause,          SYS_wait4,        SYS_waitid,        SYS_restart_syscall};
-constexpr int kPrograms[] = {
-    SYS_execve,          SYS_execveat,        SYS_exit, SYS_exit_group, SYS_set_tid_address,
-    SYS_set_robust_list, SYS_get_robust_list, SYS_rseq, SYS_uselib};
+constexpr int kPrograms[] = {SYS_execve,          SYS_execveat, SYS_exit_group, SYS_set_tid_address,
+                             SYS_get_robust_list, SYS_rseq,     SYS_uselib};
 constexpr int kIdentity[] = {
     SYS_getpid,   SYS_getppid,   SYS_gettid,      SYS_getuid,    SYS_geteuid,   SYS_getgid,
     SYS_getegid,  SYS_getgroups, SYS_setgroups,   SYS_getresuid, SYS_getresgid, SYS_setuid,

@@ -42,9 +42,12 @@ class NotifyListener {
   // Installs `file` in the caller as a new descriptor (close-on-exec), while the call stays
   // pending.
   virtual absl::StatusOr<int> AddDescriptor(uint64_t id, int file) = 0;
+  // Answers of every kind pass here in the end.
+  bool Reply(const seccomp_notif_resp& response) { return Send(response); }
 
  protected:
-  virtual void Send(const seccomp_notif_resp& response) = 0;
+  // False: the caller is not there any more.
+  virtual bool Send(const seccomp_notif_resp& response) = 0;
 };
 
 }  // namespace phantora

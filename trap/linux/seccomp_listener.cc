@@ -56,11 +56,13 @@ std::optional<seccomp_notif> SeccompListener::Receive() {
   return notification;
 }
 
-void SeccompListener::Send(const seccomp_notif_resp& response) {
+bool SeccompListener::Send(const seccomp_notif_resp& response) {
   seccomp_notif_resp sent = response;
-  if (ioctl(fd(), SECCOMP_IOCTL_NOTIF_SEND, &sent) == 0 || errno == ENOENT) return;
+  if (ioctl(fd(), SECCOMP_IOCTL_NOTIF_SEND, &sent) == 0) return true;
+  if (errno == ENOENT) return false;
   // Answered twice, or in a way that the kernel does not know: a defect of ours.
   LogWarning(absl::StrCat("a system call could not be answered: ", std::strerror(errno)));
+  return false;
 }
 
 absl::Status SeccompListener::ReplyDescriptor(uint64_t id, int file, bool close_on_exec) {

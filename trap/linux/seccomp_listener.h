@@ -30,7 +30,7 @@ class SeccompListener : public NotifyListener {
   absl::StatusOr<int> AddDescriptor(uint64_t id, int file) override;
 
  protected:
-  void Send(const seccomp_notif_resp& response) override;
+  bool Send(const seccomp_notif_resp& response) override;
 
  private:
   explicit SeccompListener(UniqueFd fd) : fd_(std::move(fd)) {}

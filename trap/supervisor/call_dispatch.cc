@@ -75,7 +75,14 @@ void CallDispatch::Serve(const seccomp_notif& notification, NotifyListener& list
     return listener.ReplyContinue(notification.id);
   }
   const TrappedCall call(notification, **caller, listener);
-  if (options_.turns != nullptr && options_.turns->Holds(call.process(), notification)) return;
+  if (options_.turns != nullptr && options_.turns->Holds(call.process(), notification)) {
+    if (options_.threads != nullptr) options_.threads->StandsUnserved(call.process());
+    return;
+  }
+  if (options_.time != nullptr && options_.time->Holds(call, handler, notification)) return;
+  if (options_.threads != nullptr) {
+    options_.threads->Stopped(call.id(), call.process(), call.thread());
+  }
   if (options_.time != nullptr) {
     options_.time->CallOf(call.process());
     if (handler == CallHandler::kPath && !paths) {

@@ -26,6 +26,7 @@
 #include "trap/linux/trapped_call.h"
 #include "trap/memory/page_sharing.h"
 #include "trap/time/simulated_time.h"
+#include "trap/time/thread_gate.h"
 #include "trap/time/turn_gate.h"
 #include "trap/turn_lock.h"
 #include "trap/unknowns.h"
@@ -60,7 +61,8 @@ class CallDispatch {
     ProcessSource* processes;
     ProcessLinks* links;
     HostFileProbe* probe;
-    TurnGate* turns = nullptr;  // if processes run a few at a time
+    TurnGate* turns = nullptr;      // if processes run a few at a time
+    ThreadGate* threads = nullptr;  // and threads one at a time
   };
   explicit CallDispatch(const Options& options);
 

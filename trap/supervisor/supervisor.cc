@@ -38,6 +38,8 @@ absl::StatusOr<std::unique_ptr<Supervisor>> Supervisor::Create(const Options& op
     TurnGate::Options turns = {.at_once = Processors(), .epoll = supervisor->epoll_.get()};
     if (options.memory_is_short) turns.is_short = options.memory_is_short;
     supervisor->turns_.emplace(std::move(turns));
+    if (options.host_time.repeats()) supervisor->threads_.emplace(supervisor->epoll_.get());
+    ThreadGate* const threads = supervisor->threads_ ? &*supervisor->threads_ : nullptr;
     auto time = SimulatedTime::Create({.clocks = {.host = options.host_time,
                                                   .device = options.device,
                                                   .machine_lock = options.machine_lock,
@@ -46,6 +48,7 @@ absl::StatusOr<std::unique_ptr<Supervisor>> Supervisor::Create(const Options& op
                                        .log = options.log,
                                        .sharing = options.sharing,
                                        .turns = &*supervisor->turns_,
+                                       .threads = threads,
                                        .epoll = supervisor->epoll_.get()});
     if (!time.ok()) return time.status();
     supervisor->time_ = *std::move(time);
@@ -65,7 +68,8 @@ absl::StatusOr<std::unique_ptr<Supervisor>> Supervisor::Create(const Options& op
                             .processes = &supervisor->processes_,
                             .links = &supervisor->links_,
                             .probe = &supervisor->probe_,
-                            .turns = supervisor->turns_ ? &*supervisor->turns_ : nullptr});
+                            .turns = supervisor->turns_ ? &*supervisor->turns_ : nullptr,
+                            .threads = supervisor->threads_ ? &*supervisor->threads_ : nullptr});
   return supervisor;
 }
 
@@ -84,6 +88,8 @@ int Supervisor::Run(LaunchedCommand command, int signals) {
   // signals are inherited.)
   signal(SIGPIPE, SIG_IGN);
   dispatch_->SetCommand(command.pid);
+  if (threads_) threads_->Attach(*command.listener);
+  NotifyListener& listener = threads_ ? static_cast<NotifyListener&>(*threads_) : *command.listener;
   TreeEnding ending(command.pid, options_.children);
   // Hang-ups are always reported, and calls need not be.
   Watch(command.listener->fd(), 0);
@@ -95,26 +101,30 @@ int Supervisor::Run(LaunchedCommand command, int signals) {
     {
       EventInterrupter::Interruptible interruptible;
       // The signal of an event that came before this line is not sent again at once.
-      if (!interrupter.raised() || command.listener->HasCall()) call = command.listener->Receive();
+      if (!interrupter.raised() || listener.HasCall()) call = listener.Receive();
     }
     // First the events: what ended must be forgotten before its process id or a
-    // descriptor number is used anew.
-    if (interrupter.raised()) {
-      listener_open = HandleEvents(command, signals, ending);
-      interrupter.Handled();
+    // descriptor number is used anew. And where runs repeat, what a thread has done before it
+    // stopped comes before its call, whether it has been told of yet or not.
+    if (const bool raised = interrupter.raised(); raised || (threads_ && call)) {
+      listener_open = HandleEvents(command, signals, ending, listener);
+      if (raised) interrupter.Handled();
     }
-    if (call) dispatch_->Serve(*call, *command.listener);
-    if (turns_) GiveTurns(*command.listener);
-    if (time_ != nullptr) time_->Pass(*command.listener);
+    if (call) dispatch_->Serve(*call, listener);
+    if (turns_) GiveTurns(listener);
+    if (threads_) threads_->Release();
+    if (std::exchange(thread_tick_, false)) threads_->TakeTick();
+    if (time_ != nullptr) PassTime(listener);
     if (options_.between_calls) options_.between_calls();
     if (options_.watch) {
-      options_.watch([&] { return time_ != nullptr && time_->AtRest(*command.listener); });
+      options_.watch([&] { return time_ != nullptr && time_->AtRest(listener); });
     }
   }
   return ending.AwaitCommand();
 }
 
-bool Supervisor::HandleEvents(LaunchedCommand& command, int signals, TreeEnding& ending) {
+bool Supervisor::HandleEvents(LaunchedCommand& command, int signals, TreeEnding& ending,
+                              NotifyListener& listener) {
   bool listener_open = true;
   epoll_event events[64];
   const int count = epoll_wait(epoll_.get(), events, 64, 0);
@@ -129,13 +139,24 @@ bool Supervisor::HandleEvents(LaunchedCommand& command, int signals, TreeEnding&
       ending.TimeIsUp();
     } else if (turns_ && descriptor == turns_->timer()) {
       turns_->TakeTick();
-    } else if (time_ != nullptr && time_->Ready(descriptor, *command.listener)) {
+    } else if (threads_ && descriptor == threads_->timer()) {
+      thread_tick_ = true;  // a call that has been received is to be served first
+    } else if (time_ != nullptr && time_->Ready(descriptor, listener)) {
       continue;
     } else {
       dispatch_->Ready(descriptor);
     }
   }
   return listener_open;
+}
+
+void Supervisor::PassTime(NotifyListener& listener) {
+  time_->Pass(listener);
+  while (const auto call = time_->Next()) {
+    dispatch_->Serve(*call, listener);
+    if (threads_) threads_->Release();
+    time_->Pass(listener);
+  }
 }
 
 void Supervisor::GiveTurns(NotifyListener& listener) {

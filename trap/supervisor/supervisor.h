@@ -19,9 +19,9 @@
 #include "trap/launch/tree_ending.h"
 #include "trap/linux/process_source.h"
 #include "trap/memory/page_sharing.h"
-#include "trap/time/turn_gate.h"
 #include "trap/supervisor/call_dispatch.h"
 #include "trap/time/simulated_time.h"
+#include "trap/time/turn_gate.h"
 #include "trap/turn_lock.h"
 
 namespace phantora {
@@ -55,8 +55,8 @@ class Supervisor {
     // Called as between_calls is. `at_rest` tells whether all processes are blocked and nothing
     // will happen by itself, which takes a look at all of them.
     std::function<void(const std::function<bool()>& at_rest)> watch = {};
-    // In simulated time: is memory so short that no more processes should run than have a processor?
-    // Called often.
+    // In simulated time: is memory so short that no more processes should run than have a
+    // processor? Called often.
     std::function<bool()> memory_is_short = {};
     // Called under the lock when a process of the tree has died.
     std::function<void(pid_t)> process_died;
@@ -73,15 +73,20 @@ class Supervisor {
   const SupervisorCounters& counters() const { return dispatch_->counters(); }
   // nullptr in real time.
   const SimulatedTime* time() const { return time_.get(); }
+  // nullptr where simulated time need not repeat.
+  const ThreadGate* threads() const { return threads_ ? &*threads_ : nullptr; }
 
  private:
   explicit Supervisor(const Options& options, UniqueFd epoll);
 
   void Watch(int descriptor, uint32_t events);
   // False when nothing runs under the filter any more.
-  bool HandleEvents(LaunchedCommand& command, int signals, TreeEnding& ending);
+  bool HandleEvents(LaunchedCommand& command, int signals, TreeEnding& ending,
+                    NotifyListener& listener);
   // Lets those go on whose turn has come.
   void GiveTurns(NotifyListener& listener);
+  // Lets time pass as far as it may, and serves the calls that come first.
+  void PassTime(NotifyListener& listener);
   void ForwardSignals(int signals, const LaunchedCommand& command);
 
   const Options options_;
@@ -90,7 +95,9 @@ class Supervisor {
   ProcessLinks links_;
   HostFileProbe probe_;
   std::unique_ptr<SimulatedTime> time_;
-  std::optional<TurnGate> turns_;       // in simulated time
+  std::optional<TurnGate> turns_;         // in simulated time
+  std::optional<ThreadGate> threads_;     // where that repeats
+  bool thread_tick_ = false;              // it is time for its TakeTick()
   std::optional<CallDispatch> dispatch_;  // always, once created
 };
 

@@ -39,6 +39,12 @@ void HeldCalls::Add(uint64_t id, HeldCall call) {
   }
   const auto added = calls_.emplace(id, std::move(call)).first;
   const HeldCall& held = added->second;
+  if (held.wait != nullptr && held.wait->woken_with() != 0) {
+    for (const auto& [word, value] : held.wait->words()) {
+      futexes_.Add(id, {held.process, static_cast<uint64_t>(word), held.wait->is_private()},
+                   held.wait->woken_with());
+    }
+  }
   if (held.wait != nullptr && held.wait->is_polled()) {
     polled_.emplace(std::pair(held.process, id), added);
     polled_shared_ += held.wait->is_private() ? 0 : 1;
@@ -58,6 +64,7 @@ HeldCall HeldCalls::Take(Calls::iterator it) {
     if (waiters->second.empty()) gpu_waiters_.erase(waiters);
   }
   deadlines_.erase({call.deadline, it->first});
+  futexes_.Remove(it->first);
   if (call.wait != nullptr) {
     if (polled_.erase({call.process, it->first}) > 0 && !call.wait->is_private()) --polled_shared_;
     if (call.wait->watched() >= 0) {
@@ -99,6 +106,17 @@ HeldCalls::Calls::iterator HeldCalls::Watching(int descriptor, bool* known) {
   auto it = watched_.find(descriptor);
   *known = it != watched_.end();
   return *known ? calls_.find(it->second) : calls_.end();
+}
+
+void HeldCalls::NoteReady(Calls::iterator call) {
+  epoll_ctl(epoll_, EPOLL_CTL_DEL, call->second.wait->watched(), nullptr);
+}
+
+void HeldCalls::WatchOn(Calls::iterator call) {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.fd = call->second.wait->watched();
+  epoll_ctl(epoll_, EPOLL_CTL_ADD, event.data.fd, &event);
 }
 
 HeldCalls::Calls::iterator HeldCalls::Earliest() {

@@ -15,6 +15,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "clock/virtual_time.h"
 #include "trap/linux/remote_memory.h"
+#include "trap/time/futex_queues.h"
 #include "trap/time/waits/timed_wait.h"
 
 namespace phantora {
@@ -77,8 +78,15 @@ class HeldCalls {
   // memory.
   std::pair<Polled::const_iterator, Polled::const_iterator> PolledOf(pid_t process) const;
 
+  // Those that wait for futexes and are woken by calls that are seen.
+  FutexQueues& futexes() { return futexes_; }
+
   // The call that waits for `descriptor`; end() for none. `known`: there was one.
   Calls::iterator Watching(int descriptor, bool* known);
+  // Its descriptor is ready: nothing more is told of that, or of whether it stays so, until
+  // WatchOn().
+  void NoteReady(Calls::iterator call);
+  void WatchOn(Calls::iterator call);
   // The earliest end; the first of equal ones. end() if no call ends by itself.
   Calls::iterator Earliest();
 
@@ -95,6 +103,7 @@ class HeldCalls {
   std::set<std::pair<VirtualTime, uint64_t>> deadlines_;  // of calls that end by themselves
   int room_waiters_ = 0;
   std::set<uint64_t> spinners_;
+  FutexQueues futexes_;
   Polled polled_;  // by process and notification id
   size_t polled_shared_ = 0;
   absl::flat_hash_map<pid_t, size_t> copies_;

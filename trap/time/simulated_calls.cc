@@ -1,4 +1,5 @@
 // SimulatedTime's calls: what processes ask for.
+#include <linux/futex.h>
 #include <poll.h>
 #include <sched.h>
 #include <sys/ioctl.h>
@@ -63,6 +64,8 @@ SimulatedTime::Handler SimulatedTime::HandlerOf(int call) {
       {SYS_fork, &SimulatedTime::ServeNewProcess},
       {SYS_vfork, &SimulatedTime::ServeNewProcess},
       {SYS_arch_prctl, &SimulatedTime::ServeNewProgram},
+      {SYS_set_robust_list, &SimulatedTime::ServeThreadBegins},
+      {SYS_exit, &SimulatedTime::ServeThreadEnds},
       {SYS_clock_gettime, &SimulatedTime::ServeClock},
       {SYS_gettimeofday, &SimulatedTime::ServeClock},
       {SYS_time, &SimulatedTime::ServeClock},
@@ -97,6 +100,46 @@ bool SimulatedTime::Serve(const TrappedCall& call) {
   return transfer.has_value();
 }
 
+bool SimulatedTime::IsSeenByOthers(const TrappedCall& call, CallHandler handler) {
+  switch (handler) {
+    case CallHandler::kPort:
+    case CallHandler::kSignal:
+      return true;
+    case CallHandler::kProcess:
+      return call.number() != SYS_set_robust_list && call.number() != SYS_exit &&
+             !MakesThread(call);
+    case CallHandler::kTransfer:
+      return Conduit::MayBe(call.thread(), call.Int(0));
+    case CallHandler::kWait:
+      switch (call.number()) {
+        case SYS_nanosleep:
+        case SYS_clock_nanosleep:
+        case SYS_rt_sigtimedwait:
+          return false;
+        case SYS_futex:
+          return (call.Int(1) & FUTEX_PRIVATE_FLAG) == 0;
+        default:
+          return true;
+      }
+    default:
+      return false;
+  }
+}
+
+bool SimulatedTime::Holds(const TrappedCall& call, CallHandler handler,
+                          const seccomp_notif& notification) {
+  if (options_.threads == nullptr || call.id() == ordered_) return false;
+  if (!order_.Has(call.process()) && !IsSeenByOthers(call, handler)) return false;
+  const VirtualTime now = clocks_.NowOf(call.process());
+  if (order_.empty() && options_.threads->AllOthersStand(call.process()) && NextThing() > now) {
+    return false;
+  }
+  if (call.thread() == runner_) let_go_ = false;
+  options_.threads->StandsUnserved(call.process());
+  order_.Add(now, call.process(), notification);
+  return true;
+}
+
 void SimulatedTime::ServeTimer(const TrappedCall& call) {
   const pid_t thread = call.thread();
   Process& process = clocks_.Stopped(call.process(), thread);
@@ -122,6 +165,7 @@ void SimulatedTime::ServeNewProcess(const TrappedCall& call) {
   Runs(thread, call.process());
   if (MakesThread(call)) {
     activity_.StartsThread(call.process());
+    if (options_.threads != nullptr) options_.threads->StartsThread(call.id());
   } else {
     processes_known_ = false;
     forkers_.insert(call.process());
@@ -129,7 +173,24 @@ void SimulatedTime::ServeNewProcess(const TrappedCall& call) {
   call.Continue();
 }
 
+void SimulatedTime::ServeThreadBegins(const TrappedCall& call) {
+  quiet_ = false;
+  Runs(call.thread(), call.process());
+  call.Continue();
+}
+
+void SimulatedTime::ServeThreadEnds(const TrappedCall& call) {
+  spins_.GoesOn(call.thread());
+  const Process& process = clocks_.Stopped(call.process(), call.thread(), true);
+  quiet_ = false;
+  LetSpinnersLook(process.now, call.thread());
+  if (options_.threads != nullptr) options_.threads->Ends(call.id());
+  Runs(call.thread(), call.process());
+  call.Continue();
+}
+
 void SimulatedTime::ServeNewProgram(const TrappedCall& call) {
+  if (options_.threads != nullptr) options_.threads->NewProgram(call.process(), call.thread());
   // It sets the thread pointer, which every C library does once, before anything of the
   // program runs.
   clocks_.Of(call.process());
@@ -271,14 +332,26 @@ void SimulatedTime::ServeVainYield(const TrappedCall& call) {
   call.Continue();
 }
 
+bool SimulatedTime::IsLeftToKernel(const TrappedCall& call, Process& process) {
+  return options_.threads != nullptr && options_.sharing != nullptr && call.number() == SYS_poll &&
+         call.Int(2) < 0 && clocks_.PassesOver(process, call.thread());
+}
+
 void SimulatedTime::ServeWait(const TrappedCall& call) {
   const pid_t thread = call.thread();
   if (spins_.Spins(thread)) PassOverLoop(clocks_.Of(call.process()), thread);
   Process& process = clocks_.Stopped(call.process(), thread, true);
+  if (IsLeftToKernel(call, process)) {
+    options_.threads->GoesToSleep(call.id());
+    quiet_ = false;
+    Runs(thread, call.process());
+    return call.Continue();
+  }
   HoldOrAnswer(call, call.process(), call.tracee().pidfd.get(),
                ParseWait(call,
                          {.now = ProcessClocks::SeenBy(process, thread),
-                          .realtime_offset = realtime_offset_},
+                          .realtime_offset = realtime_offset_,
+                          .sees_wakes = sees_wakes()},
                          std::make_shared<CheckedMemory>(thread, call.id(), &call.listener())),
                call.listener());
 }

@@ -23,7 +23,12 @@ constexpr int64_t kLongestLook = 200'000;
 // One that spins is kept no longer than this from a look, ns of real time, while others run without
 // a stop: they may wait for it in turn.
 constexpr int64_t kLongestKept = 20'000'000;
+// And where runs repeat: each such look is one that may not come in another run.
+constexpr int64_t kLongestKeptInOrder = 1'000'000'000;
 constexpr size_t kWordsAtATime = 256;
+// One that spins lets others look who do so, who let others look...: so often, or they would never
+// stop.
+constexpr int kLongestChain = 2;
 
 }  // namespace
 
@@ -58,7 +63,7 @@ void SimulatedTime::HoldOrAnswer(const CallArguments& call, pid_t id, int pidfd,
   }
   switch (wait->verdict()) {
     case TimedWait::Verdict::kContinue:
-      if (wait->left_to_kernel() != nullptr) {
+      if (wait->left_to_kernel() != nullptr && wait->deadline() != VirtualTime::Infinity()) {
         options_.unknowns->Count("timeout kept in real time by system call",
                                  static_cast<uint64_t>(call.number()), wait->left_to_kernel());
       }
@@ -129,18 +134,31 @@ SpinLoops::Turn SimulatedTime::LookInVain(Process& process, pid_t thread) {
   const auto used = [&] { return clocks_.ProcessorTimeOf(thread); };
   const SpinLoops::Turn turn = spins_.LooksInVain(process.id, thread, process.now, used);
   clocks_.ExcludeProcessorTime(process, turn.spent);
-  if (turn.begins_to) LetSpinnersLook(process.now, thread);
+  // Where all go in the order of time, one that spins on may have found something, and have
+  // written to others, when somebody has let it look.
+  int depth = 0;
+  if (const auto chain = looks_.find(thread); chain != looks_.end()) {
+    depth = chain->second;
+    looks_.erase(chain);
+  }
+  if (turn.begins_to || (turn.spins && depth > 0 && depth < kLongestChain)) {
+    LetSpinnersLook(process.now, thread, depth + 1);
+  }
   return turn;
 }
 
-void SimulatedTime::LetSpinnersLook(VirtualTime at, pid_t thread) {
+void SimulatedTime::LetSpinnersLook(VirtualTime at, pid_t thread, int depth) {
   spins_.SomebodyStopped(at);
   for (const uint64_t id : held_.spinners()) {
     const auto call = held_.Find(id);
     if (call->second.thread == thread) continue;
     // What has been written by one who is not later can be seen at once.
-    if (at <= clocks_.NowOf(call->second.process)) {
+    const VirtualTime now = clocks_.NowOf(call->second.process);
+    if (at <= now && options_.threads == nullptr) {
       looks_due_.push_back(id);
+    } else if (at <= now) {
+      looks_[call->second.thread] = depth;
+      order_.AddEnd(now, call->second.process, id);
     } else {
       held_.EndBy(call, at);
     }
@@ -159,8 +177,9 @@ void SimulatedTime::LetLook(uint64_t id, NotifyListener& listener) {
 
 void SimulatedTime::LetSpinnersLookAnyway(NotifyListener& listener) {
   const auto spinners = held_.spinners();
+  const int64_t longest = options_.threads == nullptr ? kLongestKept : kLongestKeptInOrder;
   for (const uint64_t id : spinners) {
-    if (RealNow() - held_.Find(id)->second.real_since >= kLongestKept) LetLook(id, listener);
+    if (RealNow() - held_.Find(id)->second.real_since >= longest) LetLook(id, listener);
   }
 }
 
@@ -279,7 +298,8 @@ void SimulatedTime::LetGpuWaitersGo(pid_t id, NotifyListener& listener) {
     }
   }
   Runs(runner, id);
-  sole_runner_ = runners == 1 && quiet_ ? runner : 0;
+  // (Where runs repeat, it may have to wait for its turn.)
+  sole_runner_ = runners == 1 && quiet_ && options_.threads == nullptr ? runner : 0;
   quiet_ = sole_runner_ != 0;
 }
 

@@ -31,6 +31,13 @@ constexpr int64_t kSharingCheck = 20'000'000;
 // nevertheless: the one who runs may wait for memory to change.
 constexpr int64_t kImpatience = 10'000'000'000;
 
+// Whole seconds where runs repeat: what a program makes of the time in floating point (Python's
+// time.time() + 0.1) is then rounded in the same way each time.
+int64_t RealtimeOffset(const SimulatedTime::Options& options) {
+  const int64_t offset = options.clocks.clock->Realtime() - ProcessClocks::Start().nanoseconds();
+  return options.threads == nullptr ? offset : offset - offset % 1'000'000'000;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<SimulatedTime>> SimulatedTime::Create(const Options& options) {
@@ -44,13 +51,16 @@ absl::StatusOr<std::unique_ptr<SimulatedTime>> SimulatedTime::Create(const Optio
       epoll_ctl(options.epoll, EPOLL_CTL_ADD, time->tick_.get(), &event) != 0) {
     return absl::ResourceExhaustedError("cannot make a timer");
   }
+  if (options.threads != nullptr) {
+    options.threads->SetMayGo([time = time.get()](pid_t process) { return time->MayGo(process); });
+  }
   return time;
 }
 
 SimulatedTime::SimulatedTime(const Options& options, Vdso vdso)
     : options_(options),
       vdso_(std::move(vdso)),
-      realtime_offset_(options.clocks.clock->Realtime() - ProcessClocks::Start().nanoseconds()),
+      realtime_offset_(RealtimeOffset(options)),
       tick_(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC)),
       clocks_(options.clocks),
       held_(options.epoll),
@@ -73,6 +83,7 @@ SimulatedTime::SimulatedTime(const Options& options, Vdso vdso)
 void SimulatedTime::Runs(pid_t thread, pid_t process) {
   clocks_.Stir(process);
   let_go_ = true;
+  ++gone_;
   runner_ = thread;
   let_go_since_ = RealNow();
 }
@@ -108,11 +119,23 @@ void SimulatedTime::ProcessDied(pid_t process) {
   signals_.Arrive(CallsUnderWay::kAnybody);
   Runs(0, 0);  // its parent, perhaps
   LetSpinnersLook(clocks_.NowOf(process), 0);
+  order_.Forget(process);
+  releases_.erase(process);
   spins_.ProcessDied(process);
   clocks_.Died(process);
   timers_.ProcessDied(process);
   outside_.ProcessDied(process);
   if (options_.sharing != nullptr) options_.sharing->ProcessDied(process);
+  if (options_.threads != nullptr) {
+    options_.threads->ProcessDied(process);
+    ended_.push_back({process, process});
+  }
+}
+
+void SimulatedTime::ServeEndedThreads(NotifyListener& listener) {
+  if (options_.threads == nullptr) return;
+  for (const auto& ended : options_.threads->TakeEnded()) ended_.push_back(ended);
+  for (const auto& ended : std::exchange(ended_, {})) WakeWhoJoins(ended, listener);
 }
 
 void SimulatedTime::TakeTick() {
@@ -141,7 +164,13 @@ bool SimulatedTime::Ready(int descriptor, NotifyListener& listener) {
   }
   bool known = false;
   auto call = held_.Watching(descriptor, &known);
-  if (call != held_.end() && call->second.wait->CollectReady()) {
+  if (call == held_.end()) return known;
+  if (options_.threads != nullptr) {
+    // It is served in its turn, when all that come by its time have come.
+    held_.NoteReady(call);
+    call->second.asked.clear();  // somebody outside has answered
+    order_.AddEnd(clocks_.NowOf(call->second.process), call->second.process, call->first);
+  } else if (call->second.wait->CollectReady()) {
     LetGo(call, listener, End::kReady);
   }
   return known;
@@ -158,7 +187,60 @@ bool SimulatedTime::RunsForNothing() {
   return ran - suspect_ran_ > kImpatience;
 }
 
-bool SimulatedTime::MayPass(VirtualTime to, NotifyListener& listener, bool again) {
+bool SimulatedTime::NothingLeft(VirtualTime before, NotifyListener& listener) {
+  // What was submitted before everybody stopped; not what somebody submits who runs.
+  const int submitted = SubmitAll(quiet_ ? VirtualTime::Infinity() : before);
+  const uint64_t let_go = gone_;
+  CheckPolledOfBlocked(listener);
+  CheckSentSignals(before, listener);
+  // It may have raised an interrupt, and woken somebody.
+  if (submitted > 0) quiet_ = false;
+  return submitted == 0 && gone_ == let_go;
+}
+
+bool SimulatedTime::PassToCall(NotifyListener& listener) {
+  const CallOrder::Place first = order_.earliest();
+  if (!MayPass(first.at, listener, false, first.process)) return false;
+  if (!NothingLeft(first.at, listener)) return true;
+  next_ = order_.Take();
+  if (next_) {
+    ordered_ = next_->id;
+    return true;
+  }
+  if (first.call == CallOrder::kRelease) {
+    releases_.erase(first.process);
+    quiet_ = false;
+    options_.threads->LetGo(first.process);
+    ++gone_;
+    return true;
+  }
+  const auto held = held_.Find(first.call);
+  if (held == held_.end()) return true;
+  if (held->second.spins) {
+    LetLook(first.call, listener);
+  } else if (held->second.wait->CollectReady()) {
+    LetGo(held, listener, End::kReady);
+  } else {
+    held_.WatchOn(held);
+  }
+  return true;
+}
+
+bool SimulatedTime::MayGo(pid_t id) {
+  const Process* process = clocks_.Find(id);
+  // While somebody looks at memory again and again, nobody goes ahead who might write to it.
+  const bool may_be_seen = !held_.spinners().empty();
+  if (process == nullptr || (!process->waits_for_others && !may_be_seen)) return true;
+  if (releases_.insert(id).second) order_.AddRelease(process->now, id);
+  return false;
+}
+
+std::optional<seccomp_notif> SimulatedTime::Next() { return std::exchange(next_, std::nullopt); }
+
+bool SimulatedTime::MayPass(VirtualTime to, NotifyListener& listener, bool again, pid_t before) {
+  const auto is_later = [&](const Process& process) {
+    return process.now > to || (process.now == to && process.id >= before);
+  };
   // Calls that have not been received, and descriptors that held calls wait for.
   const auto is_called = [&] {
     TakeTick();  // all that it asks for is a look
@@ -189,15 +271,21 @@ bool SimulatedTime::MayPass(VirtualTime to, NotifyListener& listener, bool again
   for (const pid_t id : processes_) {
     // One that has made no call yet may compute all the same.
     Process* process = CountsProcessorTime() ? &clocks_.Of(id) : clocks_.Find(id);
-    if (process != nullptr && process->now < to) {
+    if (process != nullptr && !is_later(*process)) {
       // Who rested at the last look and has had no reason to wake does so still.
       if (clocks_.RestsStill(*process)) continue;
       clocks_.TakeProcessorTime(*process, id);
     }
-    if (process != nullptr && process->now >= to) {
+    if (process != nullptr && is_later(*process)) {
       somebody_ahead = true;
       horizon_ = std::min(horizon_, process->now);
       continue;
+    }
+    if (options_.threads != nullptr &&
+        (options_.threads->IsUnsettled(id) || options_.threads->HasJustGone(id))) {
+      quiet_ = false;
+      horizon_ = VirtualTime();
+      return false;
     }
     if (process != nullptr) clocks_.BeginLook(*process);
     behind.push_back(id);
@@ -213,7 +301,7 @@ bool SimulatedTime::MayPass(VirtualTime to, NotifyListener& listener, bool again
   }
   const auto seen_blocked = [&](pid_t id) {
     const Process* process = clocks_.Find(id);
-    return process == nullptr || process->now < to;
+    return process == nullptr || !is_later(*process);
   };
   // Nobody was passed over whom they may have woken.
   wakes_.Blocked(seen_blocked);
@@ -223,11 +311,12 @@ bool SimulatedTime::MayPass(VirtualTime to, NotifyListener& listener, bool again
       clocks_.NoteRest(*process, activity_.woken_by(id));
       blocked_.push_back(id);
     }
+    if (options_.threads != nullptr) options_.threads->FoundAsleep(id);
   }
   // The child of somebody who is ahead is ahead too.
   if (!again && absl::erase_if(forkers_, seen_blocked) > 0) {
     processes_known_ = false;
-    return MayPass(to, listener, true);
+    return MayPass(to, listener, true, before);
   }
   quiet_ = !somebody_ahead;
   sole_runner_ = 0;
@@ -258,6 +347,7 @@ void SimulatedTime::Pass(NotifyListener& listener) {
   bool hidden_work = false;
   VirtualTime horizon;
   int64_t looked = begin;
+  uint64_t gone_at_look = 0;
   const auto held_calls = static_cast<int64_t>(held_.all().size());
   if (begin - last_signal_check_ns_ > std::max(kSignalCheck, held_calls * kSignalCheckPerCall)) {
     CheckSignals(CallsUnderWay::kAnybody, listener);
@@ -269,12 +359,13 @@ void SimulatedTime::Pass(NotifyListener& listener) {
   // while others.
   if (stopped_ >= 0) CheckPolled(std::exchange(stopped_, kNobody), listener);
   for (const uint64_t call : std::exchange(looks_due_, {})) LetLook(call, listener);
+  ServeEndedThreads(listener);
   CheckTimers(listener);
   ShareMemory(listener);
   while (RealNow() - begin < kLongestPass && !WaitsForOutside()) {
-    if (let_go_ || (quiet_ && sole_runner_ != 0)) break;
+    if (waits_for_runner() || (quiet_ && sole_runner_ != 0)) break;
     LetServedWaitersGo(listener);
-    if (let_go_ || (quiet_ && sole_runner_ != 0)) break;
+    if (waits_for_runner() || (quiet_ && sole_runner_ != 0)) break;
     auto call = held_.Earliest();
     const VirtualTime deadline =
         call == held_.end() ? VirtualTime::Infinity() : call->second.deadline;
@@ -282,6 +373,10 @@ void SimulatedTime::Pass(NotifyListener& listener) {
     const auto [process, event] = clocks_.EarliestEvent();
     const VirtualTime shared = clocks_.NextSharedEvent();
     const VirtualTime next = std::min({deadline, event, timer.time, shared});
+    if (!order_.empty() && order_.earliest().at < next) {
+      if (!PassToCall(listener) || next_) break;
+      continue;
+    }
     if (next == VirtualTime::Infinity()) {
       // Work may have been submitted by threads that have not made a call since.
       hidden_work = clocks_.HasHiddenWork();
@@ -291,18 +386,13 @@ void SimulatedTime::Pass(NotifyListener& listener) {
     }
     const bool known_quiet = quiet_ && sole_runner_ == 0;
     const int64_t now = RealNow();
-    // Nobody is let go without the loop's being left.
-    if (!known_quiet && (next > horizon || now - looked > kLongestLook)) {
+    // Who has been let go since the last look may be earlier.
+    if (!known_quiet && (next > horizon || gone_ != gone_at_look || now - looked > kLongestLook)) {
       if (!MayPass(next, listener)) break;
-      // What was submitted before everybody stopped; not what somebody submits who runs.
-      const int submitted = SubmitAll(quiet_ ? VirtualTime::Infinity() : next);
-      CheckPolledOfBlocked(listener);
-      CheckSentSignals(next, listener);
-      // It may have raised an interrupt, and woken somebody.
-      if (submitted > 0) quiet_ = false;
-      if (submitted > 0 || let_go_) continue;
+      if (!NothingLeft(next, listener)) continue;
       horizon = horizon_;
       looked = now;
+      gone_at_look = gone_;
     }
     clocks_.NoteProgress();
     ++counters_.jumps;
@@ -337,9 +427,8 @@ void SimulatedTime::ShareMemory(NotifyListener& listener) {
     if (!options_.sharing->Wants(held.process, urgent)) continue;
     {
       std::lock_guard lock(*options_.clocks.machine_lock);
-      options_.sharing->Share(held.process, call, listener, [this](pid_t thread) {
-        return held_.HoldsThread(thread) ||
-               (options_.turns != nullptr && options_.turns->HoldsThread(thread));
+      options_.sharing->Share(held.process, call, listener, [&, id = held.process](pid_t thread) {
+        return StandsInCall(id, thread);
       });
     }
     // Its threads have run a little, to no purpose of their own.
@@ -352,15 +441,25 @@ void SimulatedTime::ShareMemory(NotifyListener& listener) {
   }
 }
 
+bool SimulatedTime::StandsInCall(pid_t process, pid_t thread) const {
+  return held_.HoldsThread(thread) ||
+         (options_.turns != nullptr && options_.turns->HoldsThread(thread)) ||
+         order_.HoldsThread(thread) ||
+         (options_.threads != nullptr && options_.threads->Stands(process, thread));
+}
+
 bool SimulatedTime::Rests(pid_t process, NotifyListener& listener) {
   // A thread whose call has not been received is blocked in it.
   const auto held = [this](pid_t thread) { return held_.HoldsThread(thread); };
-  return !listener.HasCall() && activity_.AllBlocked({process}, held) && !listener.HasCall();
+  // Who stands here until others have come as far rests, too: they may wait for his turn to end.
+  if (order_.Has(process) && !options_.threads->HasJustGone(process)) return !listener.HasCall();
+  return !IsUnsettled(process) && !listener.HasCall() && activity_.AllBlocked({process}, held) &&
+         !listener.HasCall();
 }
 
 bool SimulatedTime::AtRest(NotifyListener& listener) {
   const VirtualTime never = VirtualTime::Infinity();
-  return !WaitsForOutside() && NextThing() == never && !clocks_.HasHiddenWork() &&
+  return order_.empty() && !WaitsForOutside() && NextThing() == never && !clocks_.HasHiddenWork() &&
          MayPass(never, listener) && quiet_;
 }
 
@@ -398,7 +497,7 @@ void SimulatedTime::PassToDeadline(HeldCalls::Calls::iterator call, NotifyListen
   Process& process = clocks_.Of(call->second.process);
   process.now = std::max(process.now, deadline);
   // What it sees may have been written as late as the earliest of the others is.
-  if (call->second.spins && !quiet_) {
+  if (call->second.spins && !quiet_ && options_.threads == nullptr) {
     const VirtualTime others = clocks_.EarliestBut(process.id, process.now);
     if (others != VirtualTime::Infinity()) process.now = others;
   }
@@ -414,7 +513,7 @@ void SimulatedTime::PassToDeadline(HeldCalls::Calls::iterator call, NotifyListen
 void SimulatedTime::ArmNextTick(bool hidden_work, int64_t ticked) {
   // While others run and nothing happens, the looks become rarer.
   const bool timers = timers_.Earliest().time != VirtualTime::Infinity();
-  if (!held_.empty() || timers || hidden_work || !outside_.empty() ||
+  if (!held_.empty() || !order_.empty() || timers || hidden_work || !outside_.empty() ||
       clocks_.EarliestEvent().second != VirtualTime::Infinity() ||
       clocks_.NextSharedEvent() != VirtualTime::Infinity()) {
     const int64_t polled = static_cast<int64_t>(held_.polled()) * kTickPerPolled;

@@ -10,10 +10,12 @@
 #include <optional>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/statusor.h"
 #include "clock/virtual_time.h"
 #include "trap/call_log.h"
+#include "trap/linux/call_table.h"
 #include "trap/linux/notify_listener.h"
 #include "trap/linux/process_tree.h"
 #include "trap/linux/thread_activity.h"
@@ -21,6 +23,7 @@
 #include "trap/linux/unique_fd.h"
 #include "trap/linux/vdso.h"
 #include "trap/memory/page_sharing.h"
+#include "trap/time/call_order.h"
 #include "trap/time/calls_under_way.h"
 #include "trap/time/held_calls.h"
 #include "trap/time/message_times.h"
@@ -28,6 +31,7 @@
 #include "trap/time/outside_peers.h"
 #include "trap/time/process_clocks.h"
 #include "trap/time/spin_loops.h"
+#include "trap/time/thread_gate.h"
 #include "trap/time/timers/virtual_timers.h"
 #include "trap/time/transfer_call.h"
 #include "trap/time/turn_gate.h"
@@ -53,7 +57,10 @@ class SimulatedTime {
     CallLog* log;
     PageSharing* sharing = nullptr;
     const TurnGate* turns = nullptr;  // time does not pass while somebody waits for a turn
-    int epoll;                        // gets descriptors that Ready() is for
+    // Where runs repeat: threads of a process run one at a time, and calls of CallMode::kRepeatable
+    // are trapped.
+    ThreadGate* threads = nullptr;
+    int epoll;  // gets descriptors that Ready() is for
     // All processes that may act.
     std::vector<pid_t> (*descendants)() = Descendants;
   };
@@ -107,6 +114,12 @@ class SimulatedTime {
   // PyTorch's is_completed() does by asking NCCL for errors, and would keep them from being served.
   bool HoldsAnswer(const CallArguments& call, pid_t process, int64_t value);
 
+  // Where runs repeat: has the call, which `handler` would serve, to wait until nobody can do
+  // anything earlier? Then Next() will give it back.
+  bool Holds(const TrappedCall& call, CallHandler handler, const seccomp_notif& notification);
+  // Such a call that is to be served now. After Pass().
+  std::optional<seccomp_notif> Next();
+
   // `descriptor` is readable; false if it is none of these. Pass() is to follow.
   bool Ready(int descriptor, NotifyListener& listener);
 
@@ -143,11 +156,19 @@ class SimulatedTime {
   static Handler HandlerOf(int call);
   void ServeNewProcess(const TrappedCall& call);
   void ServeNewProgram(const TrappedCall& call);
+  void ServeThreadBegins(const TrappedCall& call);
+  void ServeThreadEnds(const TrappedCall& call);
   void ServeClock(const TrappedCall& call);
   void ServeSignal(const TrappedCall& call);
   // Is it a call on a futex in shared memory, and no wait?
   static bool IsFutexWake(const CallArguments& call);
   void ServeFutexWake(const TrappedCall& call);
+  // The same where all calls on futexes are seen: who is woken is let go here.
+  void ServeSeenWake(const TrappedCall& call);
+  void WakeFutexWaiters(const std::vector<uint64_t>& calls, VirtualTime now,
+                        NotifyListener& listener);
+  // The kernel writes to futexes of threads that end, and wakes who waits for them.
+  void WakeWhoJoins(const ThreadGate::Ended& ended, NotifyListener& listener);
   // A thread has made a call: it is not earlier than who has woken it.
   void HeardOf(pid_t process, pid_t thread);
   // The thread goes on into a call that may wake others: its time.
@@ -195,7 +216,7 @@ class SimulatedTime {
   // A look of the thread that has come to nothing.
   SpinLoops::Turn LookInVain(Process& process, pid_t thread);
   // A thread has stopped, other than to look in vain: who spins looks whether it has written.
-  void LetSpinnersLook(VirtualTime at, pid_t thread);
+  void LetSpinnersLook(VirtualTime at, pid_t thread, int depth = 1);
   // One that spins looks, at its own time.
   void LetLook(uint64_t call, NotifyListener& listener);
   // Those that have been kept for long, in real time, by somebody who runs on.
@@ -224,10 +245,36 @@ class SimulatedTime {
   // Timers that are due already. True if there were any.
   bool CheckTimers(NotifyListener& listener);
 
+  // Does the thread stand in a call that has been received, and cannot go on before it is answered?
+  bool StandsInCall(pid_t process, pid_t thread) const;
+  // A thread of libcuda's own is about to wait for no certain time. Where ranks share memory, such
+  // waits are left to the kernel: it takes a thread that sleeps there to make calls of
+  // PageSharing's.
+  bool IsLeftToKernel(const TrappedCall& call, Process& process);
+  bool sees_wakes() const { return options_.threads != nullptr; }
+  // Whose threads have come to an end.
+  void ServeEndedThreads(NotifyListener& listener);
+  // May a thread of it go on that sleeps in a call?
+  bool IsUnsettled(pid_t process) const {
+    return options_.threads != nullptr && options_.threads->IsUnsettled(process);
+  }
+
   // When time would pass to.
   VirtualTime NextThing();
   // May time pass to `to`: is everybody blocked, or later already? Then it may to `horizon_` too.
-  bool MayPass(VirtualTime to, NotifyListener& listener, bool again = false);
+  // Who is there already counts as later; with `before`, only those of greater process ids.
+  bool MayPass(VirtualTime to, NotifyListener& listener, bool again = false, pid_t before = 0);
+  // After that: takes in what they have left behind. False if that has changed anything.
+  bool NothingLeft(VirtualTime before, NotifyListener& listener);
+  // Does the call show the caller what other processes have done, or them something?
+  static bool IsSeenByOthers(const TrappedCall& call, CallHandler handler);
+  // May a thread of the process go on as soon as it is answered? If not, its turn is in order_.
+  bool MayGo(pid_t process);
+  // The call that comes first is to be served, or ends, if nobody can do anything earlier; else
+  // false.
+  bool PassToCall(NotifyListener& listener);
+  // Somebody has been let go, and whether he is earlier is not known.
+  bool waits_for_runner() const { return let_go_ && options_.threads == nullptr; }
   // Has the thread that was found running used very much processor time without anything
   // happening?
   bool RunsForNothing();
@@ -264,6 +311,12 @@ class SimulatedTime {
   CallsUnderWay signals_, wakes_;    // signals sent, futexes of shared memory woken
   WakeTimes wake_times_;             // of the latter
   std::vector<uint64_t> looks_due_;  // held calls that may look at once
+  // Where these have turns: threads that are let look, and by how many who did so one for another.
+  absl::flat_hash_map<pid_t, int> looks_;
+  CallOrder order_;
+  absl::flat_hash_set<pid_t> releases_;  // processes of which a thread is in it to go on
+  std::optional<seccomp_notif> next_;    // of them, the one to be served now
+  uint64_t ordered_ = 0;                 // the last of these
   OutsidePeers peers_;
   OutsideAnswers outside_;
 
@@ -276,6 +329,7 @@ class SimulatedTime {
   // Who forked and has not been seen blocked since: the child may not have been there yet when
   // processes_ was found.
   absl::flat_hash_set<pid_t> forkers_;
+  std::vector<ThreadGate::Ended> ended_;  // whose end may have woken who waits for a futex
   // The process that has made a call since memory was looked at last, 0 if it is time to look for
   // all.
   static constexpr pid_t kNobody = -1;
@@ -286,6 +340,7 @@ class SimulatedTime {
   pid_t sole_runner_ = 0;
   // A thread was answered, the last one this, and has not been heard of since.
   bool let_go_ = false;
+  uint64_t gone_ = 0;         // how many were answered so far
   int64_t let_go_since_ = 0;  // real time, ns
   pid_t runner_ = 0;
   int64_t last_signal_check_ns_ = 0;  // real time

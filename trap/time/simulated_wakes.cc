@@ -111,6 +111,7 @@ void SimulatedTime::NotBeforeSignal(pid_t receiver, const CallArguments& call, V
 }
 
 void SimulatedTime::ServeFutexWake(const TrappedCall& call) {
+  if (sees_wakes()) return ServeSeenWake(call);
   NotBeforeWake(call, WakesOthers(call));
   wakes_.Begin(call.thread(), call.process(), CallsUnderWay::kAnybody);
   call.Continue();

@@ -11,7 +11,7 @@ EpollWait::EpollWait(const CallArguments& call, const Present& present, Memory m
     : WatchedWait(call, std::move(memory)) {
   if (call.number() != SYS_epoll_wait) set_mask(ReadMask(argument(4)));
   if (call.number() == SYS_epoll_pwait2) {
-    Relative(present.now, argument(3));
+    RelativeIfAny(present.now, argument(3));
   } else {
     RelativeMilliseconds(present.now, argument(3));
   }

@@ -19,6 +19,7 @@ struct FutexWaiter {
   uint64_t value, address;
   uint32_t flags, reserved;
 };
+constexpr uint32_t kPrivate = 128;  // FUTEX2_PRIVATE, newer than Debian 12's headers
 
 }  // namespace
 
@@ -34,12 +35,21 @@ void FutexWait::ParseOne(const Present& present) {
   if (command != FUTEX_WAIT && command != FUTEX_WAIT_BITSET) {
     return LeaveToKernel("a futex with priority inheritance");
   }
-  const auto time = ReadTimeout(argument(3));
-  if (!time) return;
-  // With a bit set, the timeout is absolute (futex(2)).
-  const int clock = (operation & FUTEX_CLOCK_REALTIME) != 0 ? CLOCK_REALTIME : CLOCK_MONOTONIC;
-  set_deadline(command == FUTEX_WAIT_BITSET ? InstantOf(clock, *time, present.realtime_offset)
-                                            : After(present.now, *time));
+  if (argument(3) != 0) {
+    const auto time = ReadTimeout(argument(3));
+    if (!time) return;
+    // With a bit set, the timeout is absolute (futex(2)).
+    const int clock = (operation & FUTEX_CLOCK_REALTIME) != 0 ? CLOCK_REALTIME : CLOCK_MONOTONIC;
+    set_deadline(command == FUTEX_WAIT_BITSET ? InstantOf(clock, *time, present.realtime_offset)
+                                              : After(present.now, *time));
+  } else {
+    SetUntimed();
+  }
+  const bool has_bits = command == FUTEX_WAIT_BITSET;
+  const auto bits = has_bits ? static_cast<uint32_t>(argument(5)) : ~uint32_t{0};
+  // Where it has no bits, or lies between words, the kernel says so.
+  if (bits == 0 || argument(0) % sizeof(uint32_t) != 0) return Invalid(EINVAL);
+  if (present.sees_wakes) bits_ = bits;
   words_.emplace_back(RemoteAddress{argument(0)}, static_cast<uint32_t>(argument(2)));
   private_ = (operation & FUTEX_PRIVATE_FLAG) != 0;
 }
@@ -58,7 +68,10 @@ void FutexWait::ParseMany(const Present& present) {
   const auto time = ReadTimeout(argument(3));
   if (!time) return;
   set_deadline(InstantOf(clock, *time, present.realtime_offset));
+  private_ = true;
+  if (present.sees_wakes) bits_ = ~uint32_t{0};
   for (const FutexWaiter& waiter : waiters) {
+    private_ &= (waiter.flags & kPrivate) != 0;
     words_.emplace_back(RemoteAddress{waiter.address}, static_cast<uint32_t>(waiter.value));
   }
 }

@@ -1,4 +1,4 @@
-// futex with a timeout, and futex_waitv.
+// futex, and futex_waitv.
 #ifndef PHANTORA_TRAP_TIME_WAITS_FUTEX_WAIT_H_
 #define PHANTORA_TRAP_TIME_WAITS_FUTEX_WAIT_H_
 
@@ -9,16 +9,18 @@
 
 namespace phantora {
 
-// The waiters of the kernel's futexes cannot be joined from outside, so the words are looked at.
+// Where not all wakes are seen, the words are looked at: the waiters of the kernel's futexes cannot
+// be joined from outside.
 class FutexWait : public TimedWait {
  public:
   FutexWait(const CallArguments& call, const Present& present, Memory memory);
 
   const char* name() const override { return "futex"; }
-  bool is_polled() const override { return true; }
+  bool is_polled() const override { return bits_ == 0; }
   bool Changed() const override { return ChangedWord().has_value(); }
   const Words& words() const override { return words_; }
   bool is_private() const override { return private_; }
+  uint32_t woken_with() const override { return bits_; }
   void TimeOut(NotifyListener& listener, VirtualTime now) const override;
   void Ready(NotifyListener& listener, VirtualTime now) const override;
 
@@ -30,6 +32,7 @@ class FutexWait : public TimedWait {
 
   Words words_;
   bool private_ = false;
+  uint32_t bits_ = 0;
 };
 
 }  // namespace phantora

@@ -14,7 +14,7 @@ PollWait::PollWait(const CallArguments& call, const Present& present, Memory mem
     : WatchedWait(call, std::move(memory)) {
   if (call.number() == SYS_ppoll) {
     set_mask(ReadMask(argument(3)));
-    Relative(present.now, argument(2));
+    RelativeIfAny(present.now, argument(2));
   } else {
     RelativeMilliseconds(present.now, argument(2));
   }
@@ -83,7 +83,7 @@ void PollWait::Ready(NotifyListener& listener, VirtualTime now) const {
 }
 
 void PollWait::WriteRemaining(VirtualTime now, bool /*interrupted*/) const {
-  if (arguments().number() != SYS_ppoll) return;
+  if (arguments().number() != SYS_ppoll || argument(2) == 0) return;
   // Where it cannot be written, the kernel would not complain either.
   memory().WriteObject(RemoteAddress{argument(2)}, Remaining(deadline(), now));
 }

@@ -18,7 +18,7 @@ SelectWait::SelectWait(const CallArguments& call, const Present& present, Memory
   if (call.number() == SYS_pselect6) {
     // A pointer to a pointer to the mask, and its size.
     set_mask(ReadMask(this->memory().ReadObject<uint64_t>(RemoteAddress{argument(5)}).value_or(0)));
-    Relative(present.now, argument(4));
+    RelativeIfAny(present.now, argument(4));
   } else {
     ReadTimeval(present.now);
   }
@@ -27,6 +27,7 @@ SelectWait::SelectWait(const CallArguments& call, const Present& present, Memory
 }
 
 void SelectWait::ReadTimeval(VirtualTime now) {
+  if (argument(4) == 0) return SetUntimed();
   const auto time = memory().ReadObject<timeval>(RemoteAddress{argument(4)});
   if (!time) return Invalid(EFAULT);
   if (time->tv_sec < 0 || time->tv_usec < 0) return Invalid(EINVAL);
@@ -67,6 +68,7 @@ void SelectWait::TimeOut(NotifyListener& listener, VirtualTime now) const {
 }
 
 void SelectWait::WriteRemaining(VirtualTime now, bool /*interrupted*/) const {
+  if (argument(4) == 0) return;
   // Where it cannot be written, the kernel would not complain either.
   const timespec remaining = Remaining(deadline(), now);
   const RemoteAddress at{argument(4)};

@@ -34,9 +34,13 @@ void TimedWait::Relative(VirtualTime now, uint64_t address) {
   if (const auto time = ReadTimeout(address)) deadline_ = After(now, *time);
 }
 
+void TimedWait::RelativeIfAny(VirtualTime now, uint64_t address) {
+  address != 0 ? Relative(now, address) : SetUntimed();
+}
+
 void TimedWait::RelativeMilliseconds(VirtualTime now, uint64_t argument) {
   const int milliseconds = static_cast<int>(argument);
-  if (milliseconds < 0) return Continue();
+  if (milliseconds < 0) return SetUntimed();
   deadline_ = AfterMilliseconds(now, milliseconds);
 }
 
@@ -59,8 +63,9 @@ void TimedWait::Ready(NotifyListener& listener, VirtualTime now) const {
 }
 
 void TimedWait::Interrupt(NotifyListener& listener, VirtualTime now) const {
-  if (mask_) {
-    // The kernel runs the handler with the signal unblocked.
+  if (mask_ || untimed_) {
+    // The kernel runs the handler with the signal unblocked, and knows whether the call goes on
+    // after that (SA_RESTART in sigaction(2)). With a timeout none does.
     listener.ReplyContinue(id());
     return;
   }

@@ -34,6 +34,9 @@ class TimedWait {
   struct Present {
     VirtualTime now;
     int64_t realtime_offset = 0;
+    // Are all calls on futexes seen (CallMode::kRepeatable)? Then nobody has to look at their
+    // words.
+    bool sees_wakes = false;
   };
   using Memory = std::shared_ptr<const RemoteMemory>;
 
@@ -86,6 +89,8 @@ class TimedWait {
   virtual const Words& words() const;
   // Can only its own process change it?
   virtual bool is_private() const { return false; }
+  // Is it woken by calls that are seen? With one of these bits, then; 0 if not.
+  virtual uint32_t woken_with() const { return 0; }
 
   // Is one of these signals what it waits for (sigtimedwait, or a signalfd in a poll)?
   virtual bool AwaitsSignal(uint64_t /*pending*/) const { return false; }
@@ -113,11 +118,15 @@ class TimedWait {
   std::optional<timespec> ReadTimeout(uint64_t address);
   // A timeout that begins now.
   void Relative(VirtualTime now, uint64_t address);
-  // The same in milliseconds; below 0 there is none, and the kernel waits.
+  // The same, or none at address 0.
+  void RelativeIfAny(VirtualTime now, uint64_t address);
+  // The same in milliseconds; below 0 there is none.
   void RelativeMilliseconds(VirtualTime now, uint64_t argument);
   // A call that looks and does not wait is the kernel's.
   void ContinueIfOver(VirtualTime now);
 
+  // The call has no timeout. (One may be so long that it never ends either.)
+  void SetUntimed() { untimed_ = true; }
   void Continue() { verdict_ = Verdict::kContinue; }
   void LeaveToKernel(const char* why) { verdict_ = Verdict::kContinue, left_to_kernel_ = why; }
   void Invalid(int error) { verdict_ = Verdict::kInvalid, error_ = error; }
@@ -133,7 +142,7 @@ class TimedWait {
   int error_ = 0;
   const char* left_to_kernel_ = nullptr;
   VirtualTime deadline_ = VirtualTime::Infinity();
-  bool is_look_ = false;
+  bool is_look_ = false, untimed_ = false;
   std::optional<uint64_t> mask_;
 };
 

@@ -43,7 +43,7 @@ TEST_F(WaitsTest, ATimeoutIsReadOnceSoThatNobodyCanChangeItBehindTheCheck) {
         Later(kNanosecondsPerSecond + 500));
   check(SYS_clock_nanosleep, {CLOCK_MONOTONIC, 0, kTimeout, 0},
         Later(10'001 * kNanosecondsPerSecond + 500));
-  check(SYS_futex, {kArray, bitset, 3, kTimeout}, Later(kNanosecondsPerSecond + 500));
+  check(SYS_futex, {kArray, bitset, 3, kTimeout, 0, 1}, Later(kNanosecondsPerSecond + 500));
   check(SYS_futex, {kArray, FUTEX_WAIT, 3, kTimeout}, Later(10'001 * kNanosecondsPerSecond + 500));
 }
 
@@ -91,6 +91,33 @@ TEST_F(WaitsTest, SleepsAtTheEndsOfTheRange) {
   const auto wait = Parse(SYS_nanosleep, {kTimeout, kOut});
   EXPECT_EQ(wait->deadline(), VirtualTime::Infinity());
   EXPECT_EQ(Interrupt(*wait, kNow), FakeListener::Error(EINTR));
+}
+
+TEST_F(WaitsTest, WhatHasNoTimeoutIsTheKernelsWhenASignalComes) {
+  memory_->Put(kArray, uint32_t{3});
+  const uint64_t wait = FUTEX_WAIT | FUTEX_PRIVATE_FLAG;
+  const auto futex = Parse(SYS_futex, {kArray, wait, 3, 0});
+  EXPECT_EQ(futex->verdict(), Verdict::kWait);
+  EXPECT_EQ(futex->deadline(), VirtualTime::Infinity());
+  EXPECT_EQ(Interrupt(*futex, kNow), FakeListener::Continue()) << "it may go on after that";
+  EXPECT_EQ(Interrupt(*Parse(SYS_futex, {kArray, wait, 3, kTimeout}), kNow),
+            FakeListener::Error(EINTR));
+  EXPECT_EQ(Interrupt(*Parse(SYS_poll, {0, 0, ~uint64_t{0}}), kNow), FakeListener::Continue());
+  EXPECT_EQ(Interrupt(*Parse(SYS_select, {0, 0, 0, 0, 0}), kNow), FakeListener::Continue());
+  EXPECT_EQ(Parse(SYS_nanosleep, {0, 0})->error(), EFAULT) << "a sleep has one";
+}
+
+TEST_F(WaitsTest, WhereWakesAreSeenWordsNeedNotBeLookedAt) {
+  memory_->Put(kArray, uint32_t{3});
+  const auto parse = [this](uint64_t operation, uint64_t bits) {
+    return ParseWait(CallOf(getpid(), kCall, SYS_futex, {kArray, operation, 3, 0, 0, bits}),
+                     {.now = kNow, .sees_wakes = true}, memory_);
+  };
+  EXPECT_FALSE(parse(FUTEX_WAIT, 0)->is_polled());
+  EXPECT_EQ(parse(FUTEX_WAIT, 0)->woken_with(), ~uint32_t{0});
+  EXPECT_EQ(parse(FUTEX_WAIT_BITSET, 6)->woken_with(), 6u);
+  EXPECT_EQ(parse(FUTEX_WAIT_BITSET, 0)->error(), EINVAL);
+  EXPECT_TRUE(Parse(SYS_futex, {kArray, FUTEX_WAIT, 3, kTimeout})->is_polled());
 }
 
 TEST_F(WaitsTest, ClockNanosleep) {
@@ -146,13 +173,13 @@ TEST_F(WaitsTest, FutexWaitsForItsWordToChange) {
 TEST_F(WaitsTest, FutexWithABitSetIsAbsolute) {
   memory_->Put(kArray, uint32_t{3});
   memory_->Put(kTimeout, timespec{10'002, 0});
-  EXPECT_EQ(Parse(SYS_futex, {kArray, FUTEX_WAIT_BITSET, 3, kTimeout})->deadline(),
+  EXPECT_EQ(Parse(SYS_futex, {kArray, FUTEX_WAIT_BITSET, 3, kTimeout, 0, 1})->deadline(),
             Later(2 * kNanosecondsPerSecond));
   memory_->Put(kTimeout, timespec{1'700'010'002, 0});
-  EXPECT_EQ(
-      Parse(SYS_futex, {kArray, FUTEX_WAIT_BITSET | FUTEX_CLOCK_REALTIME, 3, kTimeout})->deadline(),
-      Later(2 * kNanosecondsPerSecond));
-  ExpectTimeoutIsChecked(SYS_futex, {kArray, FUTEX_WAIT_BITSET, 3, kTimeout});
+  EXPECT_EQ(Parse(SYS_futex, {kArray, FUTEX_WAIT_BITSET | FUTEX_CLOCK_REALTIME, 3, kTimeout, 0, 1})
+                ->deadline(),
+            Later(2 * kNanosecondsPerSecond));
+  ExpectTimeoutIsChecked(SYS_futex, {kArray, FUTEX_WAIT_BITSET, 3, kTimeout, 0, 1});
   ExpectTimeoutIsChecked(SYS_futex, {kArray, FUTEX_WAIT, 3, kTimeout});
   const auto wait = Parse(SYS_futex, {kArray, FUTEX_LOCK_PI, 3, kTimeout});
   EXPECT_EQ(wait->verdict(), Verdict::kContinue);

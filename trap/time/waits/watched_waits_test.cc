@@ -33,10 +33,14 @@ TEST_F(WatchedWaitsTest, PollTimesOut) {
   EXPECT_EQ(Interrupt(*wait, kNow), FakeListener::Error(EINTR));
 }
 
-TEST_F(WatchedWaitsTest, PollThatDoesNotWaitOrHasNoTimeoutIsTheKernels) {
+TEST_F(WatchedWaitsTest, PollThatDoesNotWaitIsTheKernels) {
   memory_->PutAll(kArray, std::vector<pollfd>{{3, POLLIN, 0}});
   EXPECT_EQ(Parse(SYS_poll, {kArray, 1, 0})->verdict(), Verdict::kContinue);
-  EXPECT_EQ(Parse(SYS_poll, {kArray, 1, static_cast<uint32_t>(-1)})->verdict(), Verdict::kContinue);
+  // Where such calls are trapped.
+  const auto without_end = Parse(SYS_poll, {kArray, 1, static_cast<uint32_t>(-1)});
+  EXPECT_EQ(without_end->verdict(), Verdict::kWait);
+  EXPECT_EQ(without_end->deadline(), VirtualTime::Infinity());
+  EXPECT_EQ(Parse(SYS_ppoll, {kArray, 1, 0, 0})->deadline(), VirtualTime::Infinity());
   ExpectError(EFAULT, SYS_poll, {kNowhere, 1, 10});
   ExpectError(EFAULT, SYS_poll, {kArray, 2, 10});
   for (const uint64_t count : {uint64_t{4097}, uint64_t{0xffffffff}}) {
@@ -201,8 +205,10 @@ TEST_F(WatchedWaitsTest, EpollWaitsForItsSet) {
   EXPECT_EQ(TimeOut(*wait, wait->deadline()), FakeListener::Value(0));
   EXPECT_EQ(Interrupt(*wait, kNow), FakeListener::Error(EINTR));
   EXPECT_EQ(Parse(SYS_epoll_wait, {number, kArray, 1, 0})->verdict(), Verdict::kContinue);
-  EXPECT_EQ(Parse(SYS_epoll_pwait, {number, kArray, 1, ~uint64_t{0}})->verdict(),
-            Verdict::kContinue);
+  EXPECT_EQ(Parse(SYS_epoll_pwait, {number, kArray, 1, ~uint64_t{0}})->deadline(),
+            VirtualTime::Infinity());
+  EXPECT_EQ(Parse(SYS_epoll_pwait2, {number, kArray, 1, 0, 0})->deadline(),
+            VirtualTime::Infinity());
   EXPECT_EQ(Parse(SYS_epoll_pwait2, {number, kArray, 1, kTimeout, 0})->deadline(),
             Later(kNanosecondsPerSecond + 500));
   ExpectTimeoutIsChecked(SYS_epoll_pwait2, {number, kArray, 1, kTimeout, 0});

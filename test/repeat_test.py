@@ -60,21 +60,22 @@ class RepeatTest(unittest.TestCase):
             self.assertEqual(output, first[0])
             self.assertEqual(report, first[1])
 
-    def test_eight_ranks_that_train(self):
-        # Reports of eight ranks are equal mostly, byte for byte; beside other load two of six were not: times of ranks
-        # by 50 ns, and by 33 us how long one waited for another.
-        (_, report), *others = self.runs(
-            ["--host-time", "fixed", "--execute", "off", "--cluster", "dgx-h100:1"],
-            [TRAIN_DDP, "--steps", 4, "--backend", "nccl"], 2)
+    def check_times(self, options, command, runs):
+        """Of ranks. Reports are equal mostly, byte for byte, but not always beside other load (docs/LIMITATIONS.md)."""
+        (_, report), *others = self.runs(options, command, runs)
         first = json.loads(report)
         for _, other in others:
             print("note: reports are %s" % ("equal" if other == report else "not equal"), flush=True)
             for rank, same in zip(first["ranks"], json.loads(other)["ranks"], strict=True):
-                self.assertAlmostEqual(rank["simulated_s"], same["simulated_s"], delta=1e-6)
+                self.assertAlmostEqual(rank["simulated_s"], same["simulated_s"], delta=1e-5)
+
+    def test_eight_ranks_that_train(self):
+        self.check_times(["--host-time", "fixed", "--execute", "off", "--cluster", "dgx-h100:1"],
+                         [TRAIN_DDP, "--steps", 4, "--backend", "nccl"], runs=2)
 
     def test_workers_that_spin(self):
-        self.check(["--host-time", "fixed", "--execute", "off", "--gpus", "2"],
-                   [RING, "spin", 10, 100, 2], runs=3)
+        self.check_times(["--host-time", "fixed", "--execute", "off", "--gpus", "2"],
+                         [RING, "spin", 10, 100, 2], runs=3)
 
     def test_threads(self):
         for mode in ("fixed", "zero"):

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/timerfd.h>
 #include <time.h>
 
 #include "trap/linux/proc.h"
@@ -36,6 +37,12 @@ class HostClock : public RealClock {
                   .tv_nsec = nanoseconds % kNanosecondsPerSecond};
     while (clock_nanosleep(CLOCK_MONOTONIC, 0, &left, &left) == EINTR) {
     }
+  }
+  void ArmTimer(int timer, int64_t nanoseconds) const override {
+    const itimerspec once{.it_interval = {},
+                          .it_value = {.tv_sec = nanoseconds / kNanosecondsPerSecond,
+                                       .tv_nsec = nanoseconds % kNanosecondsPerSecond}};
+    timerfd_settime(timer, 0, &once, nullptr);
   }
 };
 

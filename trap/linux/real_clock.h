@@ -26,6 +26,8 @@ class RealClock {
   virtual int64_t ThreadProcessorTime(pid_t thread) const = 0;
   // Not shorter, whatever signals come.
   virtual void Sleep(int64_t nanoseconds) const = 0;
+  // `timer`, a timerfd of CLOCK_MONOTONIC, becomes readable once, so long from now; 0 disarms it.
+  virtual void ArmTimer(int timer, int64_t nanoseconds) const = 0;
 
   // The one of this host. Never destroyed.
   static const RealClock& Host();

@@ -1,8 +1,10 @@
 #include "trap/linux/real_clock.h"
 
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/syscall.h>
+#include <sys/timerfd.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -10,6 +12,7 @@
 #include <utility>
 
 #include "trap/linux/fake_real_clock.h"
+#include "trap/linux/unique_fd.h"
 
 namespace phantora {
 namespace {
@@ -77,6 +80,42 @@ TEST(FakeRealClockTest, MovesOnlyWhenTold) {
   EXPECT_EQ(clock.ProcessorTime(1), 5);
   EXPECT_EQ(clock.ThreadProcessorTime(1), 2);
   EXPECT_EQ(clock.Monotonic(), 20);
+}
+
+// Whether `timer` is readable, after waiting so many milliseconds at most.
+bool IsReadable(int timer, int milliseconds) {
+  pollfd readable{timer, POLLIN, 0};
+  return poll(&readable, 1, milliseconds) == 1;
+}
+
+TEST(RealClockTest, ArmsATimerOnce) {
+  const UniqueFd timer(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
+  const RealClock& clock = RealClock::Host();
+  const int64_t before = clock.Monotonic();
+  clock.ArmTimer(timer.get(), 2'000'000);
+  ASSERT_TRUE(IsReadable(timer.get(), -1));
+  EXPECT_GE(clock.Monotonic() - before, 2'000'000);
+  uint64_t expirations = 0;
+  ASSERT_EQ(read(timer.get(), &expirations, sizeof expirations), 8);
+  EXPECT_EQ(expirations, 1u);
+  clock.ArmTimer(timer.get(), 1);
+  clock.ArmTimer(timer.get(), 0);
+  EXPECT_FALSE(IsReadable(timer.get(), 0)) << "disarmed";
+}
+
+TEST(FakeRealClockTest, TimersExpireWhenItPasses) {
+  const UniqueFd timer(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
+  const FakeRealClock clock;
+  clock.ArmTimer(timer.get(), 10);
+  clock.Pass(9);
+  EXPECT_FALSE(IsReadable(timer.get(), 5));
+  clock.Pass(1);
+  EXPECT_TRUE(IsReadable(timer.get(), 0));
+  clock.ArmTimer(timer.get(), 10);
+  EXPECT_FALSE(IsReadable(timer.get(), 0)) << "armed anew";
+  clock.ArmTimer(timer.get(), 0);
+  clock.Pass(100);
+  EXPECT_FALSE(IsReadable(timer.get(), 0)) << "disarmed";
 }
 
 }  // namespace

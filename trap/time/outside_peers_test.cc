@@ -7,7 +7,6 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include <cstdio>
 #include <set>
 
 #include "trap/linux/unique_fd.h"
@@ -110,20 +109,22 @@ TEST_F(OutsidePeersTest, UnixSocketsOfProcessesOutside) {
   EXPECT_FALSE(peers_.IsOutside(own[0])) << "made by this process";
   close(own[0]);
   close(own[1]);
-  // A child that listens, and waits to be told that it may go.
+  // Of a name that the kernel chooses (unix(7), autobind).
+  const UniqueFd server(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_un name{};
   name.sun_family = AF_UNIX;
-  const int length = snprintf(name.sun_path + 1, sizeof name.sun_path - 1, "phantora-%d", getpid());
-  const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + length);
+  socklen_t size = sizeof name.sun_family;
+  ASSERT_EQ(bind(server.get(), reinterpret_cast<sockaddr*>(&name), size), 0);
+  size = sizeof name;
+  ASSERT_EQ(getsockname(server.get(), reinterpret_cast<sockaddr*>(&name), &size), 0);
+  // A child that listens, whose socket it is then, and waits to be told that it may go.
   int ready[2], go[2];
   ASSERT_EQ(pipe(ready), 0);
   ASSERT_EQ(pipe(go), 0);
   const pid_t child = fork();
   if (child == 0) {
     close(go[1]);
-    const int server = socket(AF_UNIX, SOCK_STREAM, 0);
-    bind(server, reinterpret_cast<sockaddr*>(&name), size);
-    listen(server, 1);
+    listen(server.get(), 1);
     char byte = 0;
     if (write(ready[1], &byte, 1) == 1 && read(go[0], &byte, 1) >= 0) _exit(0);
     _exit(1);

@@ -139,8 +139,7 @@ void SimulatedTime::ServeEndedThreads(NotifyListener& listener) {
 }
 
 void SimulatedTime::TakeTick() {
-  // The timer is the host's, whatever clock is used else.
-  if (tick_ns_ == 0 || RealClock::Host().Monotonic() < tick_due_ns_) return;
+  if (tick_ns_ == 0 || RealNow() < tick_due_ns_) return;
   uint64_t expirations;
   if (read(tick_.get(), &expirations, sizeof expirations) != sizeof expirations) return;
   ticked_ns_ = tick_ns_;
@@ -536,9 +535,8 @@ void SimulatedTime::ArmTick(int64_t nanoseconds) {
   }
   armed_since_ = now;
   tick_ns_ = nanoseconds;
-  tick_due_ns_ = RealClock::Host().Monotonic() + nanoseconds;
-  const itimerspec once{.it_interval = {}, .it_value = {.tv_sec = 0, .tv_nsec = tick_ns_}};
-  timerfd_settime(tick_.get(), 0, &once, nullptr);
+  tick_due_ns_ = now + nanoseconds;
+  options_.clocks.clock->ArmTimer(tick_.get(), nanoseconds);
 }
 
 }  // namespace phantora

@@ -99,7 +99,7 @@ void ThreadGate::ProcessDied(pid_t id) {
 bool ThreadGate::IsUnsettled(pid_t id) const {
   const auto process = processes_.find(id);
   if (process == processes_.end()) return false;
-  return NeedsLook(process->second) ||
+  return Keeps(process->second) ||
          std::any_of(ended_.begin(), ended_.end(),
                      [id](const Ended& ended) { return ended.process == id; });
 }
@@ -189,6 +189,11 @@ bool ThreadGate::IsGone(pid_t thread) const {
   return state == 'X' || state == 'Z';
 }
 
+bool ThreadGate::IsStopped(pid_t thread) const {
+  const char state = StateOf(files_, thread);
+  return state == 'T' || state == 't';
+}
+
 bool ThreadGate::Sleeps(pid_t thread) const {
   // A disk, or memory to come, does not let others go. One that is gone without a word has ended
   // its process.
@@ -208,17 +213,32 @@ bool ThreadGate::HasUnknown(pid_t id, const Process& process) const {
                      [&](pid_t thread) { return !process.threads.contains(thread); });
 }
 
-void ThreadGate::SettleEnd(pid_t id, Process& process) {
-  if (!process.runner_ends || !IsGone(process.runner)) return;
-  if (const auto thread = process.threads.find(process.runner); thread != process.threads.end()) {
-    open_.erase(thread->second);
-    process.threads.erase(thread);
+void ThreadGate::End(pid_t id, Process& process, pid_t thread) {
+  if (const auto known = process.threads.find(thread); known != process.threads.end()) {
+    open_.erase(known->second);
+    process.threads.erase(known);
   }
+  ended_.push_back({id, thread});
+}
+
+void ThreadGate::SettleEnd(pid_t id, Process& process) {
+  std::erase_if(process.stopped_ends, [&](pid_t thread) {
+    if (!IsGone(thread)) return false;
+    End(id, process, thread);
+    return true;
+  });
+  if (!process.runner_ends || !IsGone(process.runner)) return;
   process.runner_ends = false;
-  ended_.push_back({id, std::exchange(process.runner, 0)});
+  End(id, process, std::exchange(process.runner, 0));
 }
 
 void ThreadGate::Look(pid_t id, Process& process, int64_t now) {
+  if (process.runner_ends && now - process.runs_since > kPatienceWithStop &&
+      IsStopped(process.runner)) {
+    ++counters_.stopped;
+    process.runner_ends = false;
+    process.stopped_ends.push_back(std::exchange(process.runner, 0));
+  }
   if (process.runner != 0 && !process.runner_ends && !process.unserved &&
       now - process.runs_since > kPatienceWithSleep) {
     const int64_t ran = clock_.ThreadProcessorTime(process.runner);

@@ -39,10 +39,10 @@ namespace phantora {
 class ThreadGate : public NotifyListener {
  public:
   // Real time after which others go, too, ns: since a thread was answered, if it sleeps in the
-  // kernel; of its processor time, if it runs; and since a thread was made that has not been heard
-  // of, and is there.
+  // kernel; of its processor time, if it runs; since a thread was made that has not been heard
+  // of, and is there; and since one was to end that a debugger has stopped.
   static constexpr int64_t kPatienceWithSleep = 1'000'000, kLongestRun = 300'000'000,
-                           kPatienceWithBirth = 1'000'000'000;
+                           kPatienceWithBirth = 1'000'000'000, kPatienceWithStop = 2'000'000'000;
 
   // `epoll` gets timer().
   explicit ThreadGate(int epoll, const Proc* files = &Proc::Host(),
@@ -99,7 +99,7 @@ class ThreadGate : public NotifyListener {
 
   // Answers that had to wait, and threads that were not waited for, for the report.
   struct Counters {
-    uint64_t kept = 0, slept = 0, ran_long = 0, not_born = 0;
+    uint64_t kept = 0, slept = 0, ran_long = 0, not_born = 0, stopped = 0;
   };
   const Counters& counters() const { return counters_; }
 
@@ -130,6 +130,7 @@ class ThreadGate : public NotifyListener {
     seccomp_notif_resp response = {};
   };
   struct Process {
+    std::vector<pid_t> stopped_ends;         // were stopped on their way out: nobody waits for them
     pid_t runner = 0;                        // has been answered, and not been heard of since
     int64_t runs_since = 0, ran_before = 0;  // real time, and its processor time then; ns
     bool runner_ends = false;
@@ -150,12 +151,19 @@ class ThreadGate : public NotifyListener {
   bool Go(Process& process, const Answer& answer);
   void Runs(Process& process, const Call& call);
   // Is somebody kept for a reason that may be none?
-  static bool NeedsLook(const Process& process) {
+  static bool Keeps(const Process& process) {
     return process.runner_ends || !process.ready.empty();
   }
+  static bool NeedsLook(const Process& process) {
+    return Keeps(process) || !process.stopped_ends.empty();
+  }
+  // Forgets a thread that is gone, and tells of it.
+  void End(pid_t id, Process& process, pid_t thread);
   // Whom others wait for no longer.
   void Look(pid_t id, Process& process, int64_t now);
   bool Sleeps(pid_t thread) const;
+  // By a signal, or a debugger.
+  bool IsStopped(pid_t thread) const;
   // Are there threads that have not been heard of? (There need not be: clone(2) may have failed.)
   bool HasUnknown(pid_t id, const Process& process) const;
   bool IsGone(pid_t thread) const;

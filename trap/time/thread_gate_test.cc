@@ -163,6 +163,25 @@ TEST_F(ThreadGateTest, WhoEndsIsWaitedForUntilItIsGone) {
   EXPECT_FALSE(gate_.IsUnsettled(kProcess));
 }
 
+TEST_F(ThreadGateTest, WhoIsStoppedOnItsWayOutKeepsNobody) {
+  const uint64_t last = Stop(kOther), call = Stop(kMain);
+  gate_.Ends(last);
+  Answer(last);
+  Answer(call);
+  proc_.Set(kProcess, kOther, 't', 1, "running");
+  Tick();
+  EXPECT_FALSE(IsAnswered(call)) << "its stop may be the run's own";
+  Tick(ThreadGate::kPatienceWithStop);
+  EXPECT_TRUE(IsAnswered(call));
+  EXPECT_FALSE(gate_.IsUnsettled(kProcess));
+  EXPECT_EQ(gate_.counters().stopped, 1u);
+  EXPECT_TRUE(gate_.TakeEnded().empty());
+  // The debugger lets it go on.
+  proc_.End(kProcess, kOther);
+  Tick();
+  EXPECT_EQ(gate_.TakeEnded().size(), 1u);
+}
+
 TEST_F(ThreadGateTest, WhoSleepsInTheKernelLetsOthersGo) {
   const uint64_t first = Stop(kMain), second = Stop(kOther);
   Answer(first);

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Records steps of data-parallel training and replays them, on the same cluster and on larger ones.
+"""Records steps of parallel training and replays them, on the same cluster and on larger ones.
 
 usage: step_replay_test.py PHANTORA_RUN PHANTORA_REPLAY PROGRAM...
 """
@@ -45,8 +45,8 @@ class StepReplayTest(unittest.TestCase):
         operations, times, recorded = re.match(r"(\d+) NCCL operations repeat (\d+) times: .* took ([\d.]+) ms",
                                                result.stdout).groups()
         rows = [tuple(map(float, row)) for row in
-                re.findall(r"^\| dgx-h100:\d+ \| (\d+) \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) ",
-                           result.stdout, re.M)]
+                re.findall(r"^\| dgx-h100:\d+ \| (\d+) \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \| \d+ % "
+                           r"\| (\d+) \|", result.stdout, re.M)]
         self.assertEqual(len(rows), len(hosts), result.stdout)
         return int(operations), int(times), float(recorded), rows
 
@@ -81,6 +81,28 @@ class StepReplayTest(unittest.TestCase):
         self.check(recorded, larger_rows)
         self.assertAlmostEqual(rows[1][1] / recorded, 1, delta=TOLERANCE)
         self.assertAlmostEqual(rows[2][1] / larger_rows[1][1], 1, delta=TOLERANCE)
+
+
+    def test_pipelines_with_more_replicas_are_what_they_record(self):
+        program = ("train_3d", "--tp", 1, "--pp", 2, "--layers", 2, "--dim", 1024, "--heads", 8, "--vocab", 8192,
+                   "--steps", 4)
+        file = self.record(*program, ranks=4)
+        _, times, recorded, rows = self.replay(file, 1, 2, 256)
+        self.assertEqual(times, 4)
+        _, _, larger, _ = self.replay(self.record(*program, hosts=2, ranks=4), 2)
+        self.assertAlmostEqual(rows[0][1] / recorded, 1, delta=0.001)
+        self.assertAlmostEqual(rows[1][1] / larger, 1, delta=0.01)
+        self.assertGreater(larger, recorded)
+        self.assertEqual(rows[2][0], 1024)
+        # What cannot be scaled is refused, with the reason.
+        for options, reason in ((("--scale", "pp=4"), "pp cannot be scaled: with another size each rank computes"),
+                                (("--scale", "ep=4"), "there is no axis ep: they are dp=2,pp=2"),
+                                (("--axes", "dp=4"), "dp cannot be scaled: ranks 1 and 2 differ along it only"),
+                                (("--axes", "dp=8"), "dp=8 are 8 ranks, and 4 were recorded")):
+            result = subprocess.run([PHANTORA_REPLAY, file, "--cluster", "dgx-h100:2", *options], text=True,
+                                    check=False, capture_output=True, timeout=TIMEOUT_SECONDS)
+            self.assertEqual(result.returncode, 1, result.stdout)
+            self.assertIn(reason, result.stderr)
 
 
 if __name__ == "__main__":

@@ -45,14 +45,14 @@ std::pair<size_t, size_t> LongestRun(const std::vector<Point>& points, size_t pe
 
 }  // namespace
 
-absl::StatusOr<StepPeriod> FindSteps(const StepRecord& record, size_t operations) {
+absl::StatusOr<StepPeriod> FindSteps(const StepRecord::Role& role, size_t operations) {
   std::vector<Point> points;
   uint32_t kernels = 0;
-  for (uint32_t i = 0; i < record.nodes.size(); ++i) {
-    if (record.nodes[i].operation == StepRecord::kNoOperation) {
+  for (uint32_t i = 0; i < role.nodes.size(); ++i) {
+    if (role.nodes[i].operation == StepRecord::kNoOperation) {
       ++kernels;
     } else {
-      points.push_back({i, record.nodes[i].operation, kernels});
+      points.push_back({i, role.nodes[i].operation, kernels});
       kernels = 0;
     }
   }

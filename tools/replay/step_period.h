@@ -1,4 +1,4 @@
-// Where the steps of a recorded run are.
+// Where the steps of a recorded rank are.
 #ifndef PHANTORA_TOOLS_REPLAY_STEP_PERIOD_H_
 #define PHANTORA_TOOLS_REPLAY_STEP_PERIOD_H_
 
@@ -23,7 +23,7 @@ struct StepPeriod {
 };
 
 // With `operations` > 0 that is taken as given. Errors: nothing repeats.
-absl::StatusOr<StepPeriod> FindSteps(const StepRecord& record, size_t operations = 0);
+absl::StatusOr<StepPeriod> FindSteps(const StepRecord::Role& role, size_t operations = 0);
 
 // The mean time between ends, without the first step if there are others: then programs allocate.
 // `at` says when a node was over.

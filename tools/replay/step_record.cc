@@ -6,19 +6,21 @@
 #include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/types/span.h"
+#include "fabric/collectives/nccl_operation.h"
 
 namespace phantora {
 namespace {
 
 using Json = nlohmann::json;
 
-constexpr int kVersion = 2;
+constexpr int kVersion = 3;
 constexpr int kMostHosts = 1 << 16, kMostGpus = 1 << 10;
 constexpr size_t kMostFileBytes = size_t{1} << 30;
 // 13 days.
@@ -55,12 +57,52 @@ Json JsonOf(const StepRecord::Communicator& communicator) {
 }
 
 Json JsonOf(const StepRecord::Operation& operation) {
-  Json collectives = Json::array();
-  for (const auto& collective : operation.collectives) {
-    collectives.push_back(
-        {static_cast<int>(collective.operation), collective.bytes, collective.nvls ? 1 : 0});
+  Json entries = Json::array();
+  for (const StepRecord::Entry& entry : operation.entries) {
+    entries.push_back(
+        {static_cast<int>(entry.operation), entry.type, entry.reduction, entry.peer, entry.count});
   }
-  return Json::array({operation.communicator, collectives});
+  return Json::array({operation.communicator, entries});
+}
+
+std::string TextOf(const StepRecord::Node& node) {
+  return absl::StrCat("[", node.channel, ",", node.engine, ",", node.name, ",", node.operation, ",",
+                      node.submitted.picoseconds(), ",", node.start.picoseconds(), ",",
+                      node.end.picoseconds(), ",", node.alone.picoseconds(), ",", node.demand, ",",
+                      node.level, ",", node.memory, ",[", absl::StrJoin(node.after, ","), "]]");
+}
+
+std::string TextOf(const StepRecord::Wait& wait) {
+  return absl::StrCat("[", wait.since.picoseconds(), ",", wait.until.picoseconds(), ",[",
+                      absl::StrJoin(wait.after, ","), "]]");
+}
+
+std::string TextOf(const StepRecord::Rank& rank) {
+  const auto members = [](std::string* out, const StepRecord::Member& member) {
+    absl::StrAppend(out, "[", member.communicator, ",", member.rank, "]");
+  };
+  return absl::StrCat("[", rank.place.host, ",", rank.place.gpu, ",", rank.role, ",", rank.memory,
+                      ",[", absl::StrJoin(rank.communicators, ",", members), "]]");
+}
+
+// `"key":[...]` with a line for each item, and never all of them as one tree in memory.
+void WriteList(std::ostream& out, const char* key, const auto& items, const auto& text) {
+  out << "\"" << key << "\":[";
+  const char* separator = "\n";
+  for (const auto& item : items) {
+    out << separator << text(item);
+    separator = ",\n";
+  }
+  out << "]";
+}
+
+void WriteRole(std::ostream& out, const StepRecord::Role& role) {
+  out << "{\"truncated\":" << (role.truncated ? "true" : "false")
+      << ",\"lost_releases\":" << role.lost_releases << ",\n";
+  WriteList(out, "nodes", role.nodes, [](const StepRecord::Node& node) { return TextOf(node); });
+  out << ",\n";
+  WriteList(out, "waits", role.waits, [](const StepRecord::Wait& wait) { return TextOf(wait); });
+  out << "}";
 }
 
 // Checks as it reads; after the first error all is 0.
@@ -149,19 +191,26 @@ StepRecord::Operation OperationOf(Reader& reader, const Json& json, size_t commu
   if (reader.Array(json, "operation", 2).empty()) return operation;
   operation.communicator = static_cast<uint32_t>(
       reader.Integer(json[0], "communicator", 0, static_cast<int64_t>(communicators) - 1));
-  for (const Json& collective : reader.Array(json[1], "collectives", 0, 1 << 17)) {
-    if (reader.Array(collective, "collective", 3).empty()) break;
-    // Sends and receives come last, and are none.
-    operation.collectives.push_back({static_cast<nccl::Operation>(reader.Integer(
-                                         collective[0], "operation", 0, nccl::kOperations - 1)),
-                                     reader.Integer(collective[1], "bytes", 0, kMostBytes),
-                                     reader.Integer(collective[2], "nvls", 0, 1) != 0});
+  for (const Json& item : reader.Array(json[1], "entries", 0, StepRecord::kMostEntries)) {
+    if (reader.Array(item, "entry", 5).empty()) break;
+    const auto byte = [&](size_t i, const char* name) {
+      return static_cast<uint8_t>(reader.Integer(item[i], name, 0, UINT8_MAX));
+    };
+    StepRecord::Entry entry;
+    entry.operation = static_cast<nccl::Operation>(
+        reader.Integer(item[0], "operation", 0, nccl::kOperations - 1));
+    entry.type = byte(1, "type");
+    entry.reduction = byte(2, "reduction");
+    entry.peer = static_cast<int32_t>(reader.Integer(item[3], "peer", 0, INT32_MAX));
+    entry.count = static_cast<uint64_t>(reader.Integer(item[4], "count", 0, kMostBytes));
+    operation.entries.push_back(entry);
   }
-  if (operation.collectives.empty()) reader.Fail("an operation does nothing");
+  if (operation.entries.empty()) reader.Fail("an operation does nothing");
   return operation;
 }
 
-StepRecord::Node NodeOf(Reader& reader, const Json& json, const StepRecord& record) {
+StepRecord::Node NodeOf(Reader& reader, const Json& json, const StepRecord& record,
+                        size_t earlier) {
   StepRecord::Node node;
   if (reader.Array(json, "node", 12).empty()) return node;
   const auto number = [&](size_t i, const char* name) {
@@ -180,12 +229,90 @@ StepRecord::Node NodeOf(Reader& reader, const Json& json, const StepRecord& reco
   node.demand = number(8, "demand");
   node.level = number(9, "level");
   node.memory = number(10, "memory");
-  node.after = reader.After(json[11], record.nodes.size());
+  node.after = reader.After(json[11], earlier);
   if (node.end < node.start) reader.Fail("a node ends before it starts");
   return node;
 }
 
+StepRecord::Role RoleOf(Reader& reader, const Json& json, const StepRecord& record) {
+  StepRecord::Role role;
+  role.truncated = Reader::Of(json, "truncated") == Json(true);
+  role.lost_releases = static_cast<uint64_t>(
+      reader.Integer(Reader::Of(json, "lost_releases"), "lost_releases", 0, kMostTime));
+  for (const Json& item :
+       reader.Array(Reader::Of(json, "nodes"), "nodes", 0, StepRecord::kMostNodes)) {
+    role.nodes.push_back(NodeOf(reader, item, record, role.nodes.size()));
+    if (!reader.error().empty()) return role;
+  }
+  for (const Json& item :
+       reader.Array(Reader::Of(json, "waits"), "waits", 0, StepRecord::kMostNodes)) {
+    if (reader.Array(item, "wait", 3).empty()) break;
+    role.waits.push_back({reader.Time(item[0], "since"), reader.Time(item[1], "until"),
+                          reader.After(item[2], role.nodes.size())});
+  }
+  return role;
+}
+
+StepRecord::Rank RankOf(Reader& reader, const Json& json, const StepRecord& record) {
+  StepRecord::Rank rank;
+  if (reader.Array(json, "rank", 5).empty()) return rank;
+  rank.place = {static_cast<int>(reader.Integer(json[0], "host", 0, record.hosts - 1)),
+                static_cast<int>(reader.Integer(json[1], "GPU", 0, record.gpus - 1))};
+  rank.role = static_cast<uint32_t>(
+      reader.Integer(json[2], "role", 0, static_cast<int64_t>(record.roles.size()) - 1));
+  rank.memory = reader.Integer(json[3], "memory", 0, kMostBytes);
+  for (const Json& item :
+       reader.Array(json[4], "communicators", 0, StepRecord::kMostCommunicators)) {
+    if (reader.Array(item, "member", 2).empty()) break;
+    StepRecord::Member member;
+    member.communicator = static_cast<uint32_t>(reader.Integer(
+        item[0], "communicator", 0, static_cast<int64_t>(record.communicators.size()) - 1));
+    if (!reader.error().empty()) break;
+    const auto& places = record.communicators[member.communicator].places;
+    member.rank = static_cast<int>(
+        reader.Integer(item[1], "rank", 0, static_cast<int64_t>(places.size()) - 1));
+    if (!reader.error().empty()) break;
+    if (places[static_cast<size_t>(member.rank)] != rank.place) {
+      reader.Fail("a communicator has another GPU in the place of a rank");
+    }
+    rank.communicators.push_back(member);
+  }
+  return rank;
+}
+
+// Ranks have the communicators that they use, and places of their own.
+void CheckRanks(Reader& reader, const StepRecord& record) {
+  std::vector<size_t> used(record.roles.size());
+  for (size_t role = 0; role < record.roles.size(); ++role) {
+    for (const StepRecord::Node& node : record.roles[role].nodes) {
+      if (node.operation == StepRecord::kNoOperation) continue;
+      const auto& operation = record.operations[static_cast<size_t>(node.operation)];
+      used[role] = std::max<size_t>(used[role], operation.communicator + size_t{1});
+    }
+  }
+  std::set<GpuPlace> places;
+  for (const StepRecord::Rank& rank : record.ranks) {
+    if (!places.insert(rank.place).second) reader.Fail("two ranks have one place");
+    if (rank.communicators.size() < used[rank.role]) {
+      reader.Fail("a rank lacks a communicator that it uses");
+    }
+  }
+}
+
 }  // namespace
+
+nccl::Entry EntryOf(const StepRecord::Entry& entry, int rank, int ranks) {
+  nccl::Entry made{};
+  made.operation = entry.operation;
+  made.type = entry.type;
+  made.reduction = entry.reduction;
+  made.count = entry.count;
+  made.peer = entry.peer;
+  if (IsMessage(made)) {
+    made.peer = static_cast<int32_t>((int64_t{rank} + entry.peer) % std::max(ranks, 1));
+  }
+  return made;
+}
 
 absl::Status WriteStepRecord(const StepRecord& record, const std::string& file) {
   std::ofstream out(file, std::ios::trunc);
@@ -195,35 +322,25 @@ absl::Status WriteStepRecord(const StepRecord& record, const std::string& file) 
   out << "{\"version\":" << kVersion << ",\"cluster\":" << text(record.cluster)
       << ",\"gpu\":" << text(record.gpu) << ",\"hosts\":" << record.hosts
       << ",\"gpus\":" << record.gpus << ",\"sms\":" << record.sms
-      << ",\"memory_bytes_per_s\":" << Json(record.memory_bytes_per_s).dump()
-      << ",\"truncated\":" << (record.truncated ? "true" : "false")
-      << ",\"lost_releases\":" << record.lost_releases;
-  // One line each, and never all as one tree in memory.
+      << ",\"memory_bytes_per_s\":" << Json(record.memory_bytes_per_s).dump();
   const auto list = [&out](const char* key, const auto& items, const auto& text) {
-    out << ",\n\"" << key << "\":[";
-    const char* separator = "\n";
-    for (const auto& item : items) {
-      out << separator << text(item);
-      separator = ",\n";
-    }
-    out << "]";
+    out << ",\n";
+    WriteList(out, key, items, text);
   };
   list("communicators", record.communicators,
        [](const auto& communicator) { return JsonOf(communicator).dump(); });
   list("operations", record.operations,
        [](const auto& operation) { return JsonOf(operation).dump(); });
   list("names", record.names, text);
-  list("nodes", record.nodes, [](const StepRecord::Node& node) {
-    return absl::StrCat("[", node.channel, ",", node.engine, ",", node.name, ",", node.operation,
-                        ",", node.submitted.picoseconds(), ",", node.start.picoseconds(), ",",
-                        node.end.picoseconds(), ",", node.alone.picoseconds(), ",", node.demand,
-                        ",", node.level, ",", node.memory, ",[", absl::StrJoin(node.after, ","),
-                        "]]");
-  });
-  list("waits", record.waits, [](const StepRecord::Wait& wait) {
-    return absl::StrCat("[", wait.since.picoseconds(), ",", wait.until.picoseconds(), ",[",
-                        absl::StrJoin(wait.after, ","), "]]");
-  });
+  out << ",\n\"roles\":[";
+  const char* separator = "";
+  for (const StepRecord::Role& role : record.roles) {
+    out << separator;
+    WriteRole(out, role);
+    separator = ",\n";
+  }
+  out << "]";
+  list("ranks", record.ranks, [](const StepRecord::Rank& rank) { return TextOf(rank); });
   out << "}\n";
   out.close();
   if (!out) return absl::UnavailableError(absl::StrCat("cannot write ", file));
@@ -253,16 +370,13 @@ absl::StatusOr<StepRecord> ParseStepRecord(const std::string& text) {
   if (!(record.memory_bytes_per_s > 0) || !std::isfinite(record.memory_bytes_per_s)) {
     reader.Fail("memory_bytes_per_s is no positive number");
   }
-  record.truncated = Reader::Of(json, "truncated") == Json(true);
-  record.lost_releases = static_cast<uint64_t>(
-      reader.Integer(Reader::Of(json, "lost_releases"), "lost_releases", 0, kMostTime));
   for (const Json& item : reader.Array(Reader::Of(json, "communicators"), "communicators", 0,
                                        StepRecord::kMostCommunicators)) {
     record.communicators.push_back(CommunicatorOf(reader, item, record.hosts, record.gpus));
   }
   for (const Json& item :
        reader.Array(Reader::Of(json, "operations"), "operations", 0, StepRecord::kMostNodes)) {
-    record.operations.push_back(OperationOf(reader, item, record.communicators.size()));
+    record.operations.push_back(OperationOf(reader, item, StepRecord::kMostCommunicators));
   }
   for (const Json& item :
        reader.Array(Reader::Of(json, "names"), "names", 0, StepRecord::kMostNames)) {
@@ -270,16 +384,17 @@ absl::StatusOr<StepRecord> ParseStepRecord(const std::string& text) {
     record.names.push_back(item.is_string() ? item.get<std::string>() : "");
   }
   for (const Json& item :
-       reader.Array(Reader::Of(json, "nodes"), "nodes", 0, StepRecord::kMostNodes)) {
-    record.nodes.push_back(NodeOf(reader, item, record));
+       reader.Array(Reader::Of(json, "roles"), "roles", 0, StepRecord::kMostRanks)) {
+    record.roles.push_back(RoleOf(reader, item, record));
     if (!reader.error().empty()) break;
   }
   for (const Json& item :
-       reader.Array(Reader::Of(json, "waits"), "waits", 0, StepRecord::kMostWaits)) {
-    if (reader.Array(item, "wait", 3).empty()) break;
-    record.waits.push_back({reader.Time(item[0], "since"), reader.Time(item[1], "until"),
-                            reader.After(item[2], record.nodes.size())});
+       reader.Array(Reader::Of(json, "ranks"), "ranks", 0, StepRecord::kMostRanks)) {
+    record.ranks.push_back(RankOf(reader, item, record));
+    if (!reader.error().empty()) break;
   }
+  if (reader.error().empty() && record.ranks.empty()) reader.Fail("it has no rank");
+  if (reader.error().empty()) CheckRanks(reader, record);
   if (!reader.error().empty()) return absl::InvalidArgumentError(reader.error());
   return record;
 }

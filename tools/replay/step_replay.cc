@@ -4,375 +4,165 @@
 #include <limits>
 #include <map>
 #include <memory>
-#include <optional>
 #include <set>
 #include <string>
-#include <tuple>
 #include <utility>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "clock/time_source.h"
 #include "fabric/cluster/cluster_fabric.h"
-#include "fabric/collectives/nccl_planner.h"
-#include "tools/replay/step_groups.h"
-#include "trap/gpu/timeline/engine_share.h"
+#include "tools/replay/replayed_nccl.h"
+#include "tools/replay/replayed_rank.h"
 
 namespace phantora {
 namespace {
 
-VirtualTime Later(VirtualTime time, VirtualSpan span) {
-  int64_t sum = 0;
-  if (__builtin_add_overflow(time.picoseconds(), span.picoseconds(), &sum)) {
-    return VirtualTime::Infinity();
+// For each rank the one that is replayed in its place: itself, unless that would be too much.
+std::vector<int> RanksToReplay(const StepRecord& record, const ScaledRanks& ranks, size_t most) {
+  size_t nodes = 0;
+  for (const ScaledRanks::Rank& rank : ranks.ranks()) {
+    nodes += record.roles[record.ranks[static_cast<size_t>(rank.recorded)].role].nodes.size();
   }
-  return VirtualTime() + VirtualSpan::Picoseconds(sum);
+  std::vector<int> replayed;
+  std::map<int, int> first;  // by the recorded rank
+  for (size_t rank = 0; rank < ranks.ranks().size(); ++rank) {
+    const auto number = static_cast<int>(rank);
+    const auto it = first.try_emplace(ranks.ranks()[rank].recorded, number).first;
+    replayed.push_back(nodes <= most ? number : it->second);
+  }
+  return replayed;
 }
 
-// When the host of the recording submitted its work, and how it gets on in the replay.
-class ReplayedHost {
- public:
-  explicit ReplayedHost(const StepRecord& record) : record_(record) {
-    for (uint32_t i = 0; i < record.nodes.size(); ++i) {
-      events_.push_back({record.nodes[i].submitted, false, i});
-    }
-    for (uint32_t i = 0; i < record.waits.size(); ++i) {
-      events_.push_back({record.waits[i].until, true, i});
-    }
-    std::sort(events_.begin(), events_.end());
+// By name: does it work on a rank's part?
+std::vector<bool> WhichAreSharded(const StepRecord& record, absl::Span<const std::string> sharded) {
+  std::vector<bool> which;
+  for (const std::string& name : record.names) {
+    which.push_back(std::any_of(sharded.begin(), sharded.end(), [&](const std::string& part) {
+      return absl::StrContains(name, part);
+    }));
   }
-
-  // When it goes on; Infinity if it waits for a node that has no end, or is done. `ends`: of nodes
-  // that are over, Infinity for others.
-  VirtualTime Next(const std::vector<VirtualTime>& ends) const {
-    if (next_ == events_.size()) return VirtualTime::Infinity();
-    const auto& [at, is_wait, index] = events_[next_];
-    if (!is_wait) return Later(now_, at - recorded_);
-    const StepRecord::Wait& wait = record_.waits[index];
-    VirtualTime over = Later(now_, std::max(wait.since - recorded_, VirtualSpan()));
-    VirtualTime recorded_end, end;
-    for (const uint32_t node : wait.after) {
-      if (ends[node] == VirtualTime::Infinity()) return VirtualTime::Infinity();
-      recorded_end = std::max(recorded_end, record_.nodes[node].end);
-      end = std::max(end, ends[node]);
-    }
-    // It may have taken the host a moment to see it.
-    const VirtualSpan lag = std::max(wait.until - recorded_end, VirtualSpan());
-    return std::max(over, Later(end, lag));
-  }
-  // It goes on at `now`; returns the node that it submits, if it is not a wait that is over.
-  std::optional<uint32_t> GoOn(VirtualTime now) {
-    const auto& [at, is_wait, index] = events_[next_++];
-    now_ = now;
-    recorded_ = at;
-    if (is_wait) return std::nullopt;
-    return index;
-  }
-
- private:
-  const StepRecord& record_;
-  // By time; what is submitted comes before a wait that ends then. Then the index.
-  std::vector<std::tuple<VirtualTime, bool, uint32_t>> events_;
-  size_t next_ = 0;
-  VirtualTime now_, recorded_;  // of the last event, here and in the recording
-};
-
-// NCCL's operations on the replay's cluster, each in all groups of its communicator at once.
-class ReplayedNccl {
- public:
-  ReplayedNccl(const StepRecord& record, ClusterFabric* fabric)
-      : record_(record),
-        fabric_(fabric),
-        planner_(fabric, record.memory_bytes_per_s, [this](const std::string& what) {
-          if (error_.empty()) error_ = what;
-        }) {}
-
-  absl::Status Prepare(int new_hosts) {
-    // Communicators like rank 0's have numbers of their own, by which switches hash.
-    int number = 0;
-    for (const auto& recorded : record_.communicators) number = std::max(number, recorded.number);
-    for (const StepRecord::Communicator& recorded : record_.communicators) {
-      auto groups = GroupsLike(recorded.places, record_.gpus, record_.hosts, new_hosts);
-      if (!groups.ok()) return groups.status();
-      auto& communicators = communicators_.emplace_back();
-      for (size_t i = 0; i < groups->size(); ++i) {
-        Communicator communicator;
-        communicator.number = i == 0 ? recorded.number : ++number;
-        communicator.places = std::move((*groups)[i]);
-        communicator.settings = recorded.settings;
-        communicators.push_back(std::move(communicator));
-      }
-    }
-    for (const StepRecord::Operation& operation : record_.operations) {
-      for (const auto& collective : operation.collectives) {
-        if (collective.operation == nccl::Operation::kSend ||
-            collective.operation == nccl::Operation::kReceive) {
-          return absl::UnimplementedError(
-              "it has sends or receives (pipelines, all-to-all), which cannot be scaled");
-        }
-      }
-    }
-    return absl::OkStatus();
-  }
-
-  const std::string& error() const { return error_; }
-
-  // What the node's kernel needs of its engine.
-  EngineWork::Need NeedOf(const StepRecord::Node& node) {
-    const StepRecord::Operation& operation = record_.operations[OperationOf(node)];
-    int sms = 1;
-    double memory_share = 0;
-    for (const auto& collective : operation.collectives) {
-      const auto plan =
-          planner_.Collective(communicators_[operation.communicator][0], collective, false);
-      sms = std::max(sms, plan->sms);
-      memory_share = std::max(memory_share, plan->memory_share);
-    }
-    return NeedWithoutEnd(sms, record_.sms, memory_share, node.level);
-  }
-
-  void Start(uint32_t node, VirtualTime now) {
-    under_way_[node] = {};
-    StartCollective(node, now);
-  }
-  size_t under_way() const { return under_way_.size(); }
-
-  VirtualTime Next() {
-    VirtualTime next = fabric_->network().NextEnd();
-    if (!flows_start_.empty()) next = std::min(next, flows_start_.begin()->first);
-    return next;
-  }
-  // Appends the nodes that are over at `now`.
-  void Run(VirtualTime now, std::vector<uint32_t>& over) {
-    FlowNetwork& network = fabric_->network();
-    if (network.NextEnd() <= now) {
-      for (const FlowId flow : network.Ended(now)) {
-        const auto it = flows_.find(flow);
-        if (it == flows_.end()) continue;
-        const uint32_t node = it->second;
-        flows_.erase(it);
-        EndPart(node, now, over);
-      }
-    }
-    while (!flows_start_.empty() && flows_start_.begin()->first <= now) {
-      const auto [node, communicator] = flows_start_.begin()->second;
-      flows_start_.erase(flows_start_.begin());
-      const auto& collective = CollectiveOf(node);
-      const auto plan = planner_.Collective(*communicator, collective, true);
-      if (!plan->no_way.empty() && error_.empty()) error_ = plan->no_way;
-      UnderWay& under_way = under_way_.at(node);
-      for (const TransferPlan::Part& part : plan->parts) {
-        if (part.bytes <= 0) continue;
-        flows_[network.Start(now, part.uses, part.bytes, part.most_bytes_per_s)] = node;
-        ++under_way.parts;
-      }
-      EndPart(node, now, over);  // the one that stood for its flows
-    }
-  }
-
- private:
-  struct UnderWay {
-    size_t collective = 0;  // of the operation
-    size_t parts = 0;       // that are not over
-  };
-  static size_t OperationOf(const StepRecord::Node& node) {
-    return static_cast<size_t>(node.operation);
-  }
-  const StepRecord::Operation& OperationOf(uint32_t node) const {
-    return record_.operations[OperationOf(record_.nodes[node])];
-  }
-  const StepRecord::Collective& CollectiveOf(uint32_t node) const {
-    return OperationOf(node).collectives[under_way_.at(node).collective];
-  }
-
-  void StartCollective(uint32_t node, VirtualTime now) {
-    const StepRecord::Operation& operation = OperationOf(node);
-    UnderWay& under_way = under_way_[node];
-    for (const Communicator& communicator : communicators_[operation.communicator]) {
-      const auto& collective = operation.collectives[under_way.collective];
-      const auto plan = planner_.Collective(communicator, collective, false);
-      flows_start_.emplace(now + plan->latency, std::pair(node, &communicator));
-      ++under_way.parts;
-    }
-  }
-  void EndPart(uint32_t node, VirtualTime now, std::vector<uint32_t>& over) {
-    UnderWay& under_way = under_way_.at(node);
-    if (--under_way.parts > 0) return;
-    if (++under_way.collective < OperationOf(node).collectives.size()) {
-      return StartCollective(node, now);
-    }
-    under_way_.erase(node);
-    over.push_back(node);
-  }
-
-  const StepRecord& record_;
-  ClusterFabric* const fabric_;
-  NcclPlanner planner_;
-  std::string error_;
-  std::vector<std::vector<Communicator>> communicators_;  // all like a recorded one
-  absl::flat_hash_map<uint32_t, UnderWay> under_way_;     // by node
-  absl::flat_hash_map<FlowId, uint32_t> flows_;           // their nodes
-  std::multimap<VirtualTime, std::pair<uint32_t, const Communicator*>> flows_start_;
-};
+  return which;
+}
 
 class Replayer {
  public:
-  // `hosts`: of the cluster.
-  Replayer(const StepRecord& record, ClusterFabric* fabric, int hosts,
-           absl::Span<const std::string> sharded)
-      : record_(record), hosts_(hosts), host_(record), nccl_(record, fabric) {
-    for (const std::string& name : record.names) {
-      is_sharded_.push_back(
-          std::any_of(sharded.begin(), sharded.end(),
-                      [&](const std::string& part) { return absl::StrContains(name, part); }));
+  Replayer(const StepRecord& record, const ScaledRanks& ranks, ClusterFabric* fabric,
+           const ReplayOptions& options)
+      : record_(record),
+        ranks_(ranks),
+        replayed_(
+            RanksToReplay(record, ranks, options.paces.even() ? options.most_nodes : SIZE_MAX)),
+        paces_(options.paces),
+        nccl_(&record, &ranks, replayed_, fabric) {
+    const std::vector<bool> is_sharded = WhichAreSharded(record, options.sharded);
+    for (const StepRecord::Role& role : record.roles) {
+      graphs_.push_back(std::make_unique<RoleGraph>(role, [&](const StepRecord::Node& node) {
+        const bool sharded =
+            node.name != StepRecord::kNoName && is_sharded[static_cast<size_t>(node.name)];
+        return sharded ? PartOf(node.alone) : node.alone;
+      }));
     }
-    const size_t count = record.nodes.size();
-    ends_.assign(count, VirtualTime::Infinity());
-    communication_.resize(count);
-    exposed_.resize(count);
-    followers_.resize(count);
-    for (uint32_t i = 0; i < count; ++i) {
-      missing_.push_back(record.nodes[i].after.size() + 1);  // and the host
-      for (const uint32_t other : record.nodes[i].after) followers_[other].push_back(i);
+    for (size_t rank = 0; rank < replayed_.size(); ++rank) {
+      auto& own = all_.emplace_back();
+      const auto number = static_cast<int>(rank);
+      if (replayed_[rank] != number) continue;
+      const RoleGraph* graph = graphs_[RoleOf(number)].get();
+      const auto node = [graph](uint32_t index) -> const StepRecord::Node& {
+        return graph->role->nodes[index];
+      };
+      own = std::make_unique<ReplayedRank>(
+          graph, clock_,
+          [this, number](uint32_t index, VirtualSpan alone) {
+            return paces_.Of(number, index, alone);
+          },
+          ReplayedRank::Nccl{
+              .need = [this, number,
+                       node](uint32_t index) { return nccl_.NeedOf(number, node(index)); },
+              .start =
+                  [this, number, node](uint32_t index) {
+                    nccl_.Start(number, index, node(index), clock_->Now());
+                  }});
     }
   }
 
   absl::Status Run() {
-    if (auto status = nccl_.Prepare(hosts_); !status.ok()) return status;
-    for (;;) {
-      Settle();
-      if (!nccl_.error().empty()) return absl::FailedPreconditionError(nccl_.error());
-      const VirtualTime next = Next();
-      if (next == VirtualTime::Infinity()) break;
-      Account(next - clock_->Now());
-      clock_->AdvanceTo(next);
+    if (auto status = nccl_.Prepare(); !status.ok()) return status;
+    std::set<int> due;
+    for (size_t rank = 0; rank < all_.size(); ++rank) {
+      if (all_[rank] != nullptr) due.insert(static_cast<int>(rank));
     }
-    if (over_ < record_.nodes.size()) {
-      return absl::InternalError(absl::StrCat("of ", record_.nodes.size(), " nodes ",
-                                              record_.nodes.size() - over_, " never end"));
+    next_.assign(all_.size(), VirtualTime::Infinity());
+    for (;;) {
+      for (const int rank : due) {
+        ReplayedRank& own = *all_[static_cast<size_t>(rank)];
+        own.Settle();
+        SetNext(rank, own.Next());
+      }
+      if (!nccl_.error().empty()) return absl::FailedPreconditionError(nccl_.error());
+      due.clear();
+      const VirtualTime own = by_time_.empty() ? VirtualTime::Infinity() : by_time_.begin()->first;
+      const VirtualTime next = std::min(own, nccl_.Next());
+      if (next == VirtualTime::Infinity()) break;
+      clock_->AdvanceTo(next);
+      nccl_.Advance(clock_->Now(), [&](int rank, uint32_t node) {
+        all_[static_cast<size_t>(rank)]->EndOperation(node);
+        due.insert(rank);
+      });
+      for (auto it = by_time_.begin(); it != by_time_.end() && it->first <= clock_->Now(); ++it) {
+        due.insert(it->second);
+      }
+    }
+    for (size_t rank = 0; rank < all_.size(); ++rank) {
+      if (all_[rank] == nullptr || all_[rank]->unfinished() == 0) continue;
+      return absl::InternalError(absl::StrCat("rank ", rank, " waits in vain: of its ",
+                                              graphs_[RoleOf(static_cast<int>(rank))]->alone.size(),
+                                              " nodes ", all_[rank]->unfinished(), " never end"));
     }
     return absl::OkStatus();
   }
 
-  VirtualTime EndOf(uint32_t node) const { return ends_[node]; }
-  const std::vector<VirtualTime>& ends() const { return ends_; }
-  // Until the node's end.
-  VirtualTime CommunicationTo(uint32_t node) const { return VirtualTime() + communication_[node]; }
-  VirtualTime ExposedTo(uint32_t node) const { return VirtualTime() + exposed_[node]; }
+  uint32_t RoleOf(int rank) const {
+    const auto recorded = static_cast<size_t>(ranks_.ranks()[static_cast<size_t>(rank)].recorded);
+    return record_.ranks[recorded].role;
+  }
+  // The rank that is replayed in the place of this one.
+  const ReplayedRank& Of(int rank) const {
+    return *all_[static_cast<size_t>(replayed_[static_cast<size_t>(rank)])];
+  }
+  int replayed() const {
+    return static_cast<int>(
+        std::count_if(all_.begin(), all_.end(), [](const auto& own) { return own != nullptr; }));
+  }
 
  private:
-  struct Running {
-    uint32_t node;
-    bool is_nccl, started;
-    std::unique_ptr<EngineWork> work;
-  };
-
-  VirtualTime Next() {
-    VirtualTime next = std::min(host_.Next(ends_), nccl_.Next());
-    for (const Running& running : running_) {
-      const VirtualTime when = !running.is_nccl   ? running.work->ends()
-                               : !running.started ? running.work->began()
-                                                  : VirtualTime::Infinity();
-      next = std::min(next, when);
-    }
-    return std::max(next, clock_->Now());
+  void SetNext(int rank, VirtualTime next) {
+    VirtualTime& known = next_[static_cast<size_t>(rank)];
+    if (known == next) return;
+    by_time_.erase({known, rank});
+    known = next;
+    if (next != VirtualTime::Infinity()) by_time_.insert({next, rank});
   }
-
-  void Account(VirtualSpan span) {
-    if (nccl_.under_way() == 0) return;
-    communication_now_ = communication_now_ + span;
-    const bool beside = std::any_of(running_.begin(), running_.end(), [this](const Running& one) {
-      return !one.is_nccl && one.work->began() <= clock_->Now();
-    });
-    if (!beside) exposed_now_ = exposed_now_ + span;
-  }
-
-  // Does all that there is to do at this time.
-  void Settle() {
-    const VirtualTime now = clock_->Now();
-    for (bool worked = true; worked;) {
-      worked = false;
-      std::vector<uint32_t> over;
-      nccl_.Run(now, over);
-      for (const Running& running : running_) {
-        if (!running.is_nccl && running.work->ends() <= now) over.push_back(running.node);
-      }
-      for (const uint32_t node : over) End(node, now);
-      while (host_.Next(ends_) <= now) {
-        worked = true;
-        if (const auto node = host_.GoOn(now)) Allow(*node);
-      }
-      worked |= !over.empty() || !ready_.empty();
-      while (!ready_.empty()) {
-        const uint32_t node = *ready_.begin();
-        ready_.erase(ready_.begin());
-        Begin(node, now);
-      }
-      for (Running& running : running_) {
-        if (!running.is_nccl || running.started || running.work->began() > now) continue;
-        running.started = worked = true;
-        nccl_.Start(running.node, now);
-      }
-    }
-  }
-
-  void Allow(uint32_t node) {
-    if (--missing_[node] == 0) ready_.insert(node);
-  }
-
-  void Begin(uint32_t index, VirtualTime now) {
-    const StepRecord::Node& node = record_.nodes[index];
-    const bool is_nccl = node.operation != StepRecord::kNoOperation;
-    const EngineWork::Need need =
-        is_nccl ? nccl_.NeedOf(node)
-                : EngineWork::Need{AloneOf(node), node.demand, node.level, node.memory};
-    auto& share = engines_[node.engine];
-    if (share == nullptr) share = std::make_unique<EngineShare>(clock_);
-    running_.push_back(
-        {index, is_nccl, false, std::make_unique<EngineWork>(share.get(), now, need)});
-  }
-
-  VirtualSpan AloneOf(const StepRecord::Node& node) const {
-    if (node.name == StepRecord::kNoName || !is_sharded_[static_cast<size_t>(node.name)]) {
-      return node.alone;
-    }
-    const __int128 all = static_cast<__int128>(node.alone.picoseconds()) * record_.hosts;
-    // On fewer hosts it may be longer than there is time.
-    return VirtualSpan::Picoseconds(static_cast<int64_t>(
-        std::min<__int128>(all / hosts_, std::numeric_limits<int64_t>::max())));
-  }
-
-  void End(uint32_t node, VirtualTime now) {
-    ends_[node] = now;
-    communication_[node] = communication_now_;
-    exposed_[node] = exposed_now_;
-    ++over_;
-    std::erase_if(running_, [node](const Running& running) { return running.node == node; });
-    for (const uint32_t follower : followers_[node]) Allow(follower);
+  VirtualSpan PartOf(VirtualSpan alone) const {
+    // On fewer ranks it may be longer than there is time.
+    const double part = static_cast<double>(alone.picoseconds()) / ranks_.factor();
+    constexpr auto kMost = static_cast<double>(int64_t{1} << 60);
+    return VirtualSpan::Picoseconds(static_cast<int64_t>(std::min(part, kMost)));
   }
 
   const StepRecord& record_;
-  const int hosts_;
-  std::vector<bool> is_sharded_;  // by name
+  const ScaledRanks& ranks_;
+  const std::vector<int> replayed_;
+  const RankPaces paces_;
   const std::shared_ptr<ManualTimeSource> clock_ = std::make_shared<ManualTimeSource>();
-  ReplayedHost host_;
   ReplayedNccl nccl_;
-  std::map<uint32_t, std::unique_ptr<EngineShare>> engines_;
-  std::vector<Running> running_;  // on their engines, which must outlive them
-  std::set<uint32_t> ready_;
-  std::vector<size_t> missing_;  // what a node has to wait for
-  std::vector<std::vector<uint32_t>> followers_;
-  std::vector<VirtualTime> ends_;
-  size_t over_ = 0;
-  VirtualSpan communication_now_, exposed_now_;
-  std::vector<VirtualSpan> communication_, exposed_;  // until the ends of nodes
+  std::vector<std::unique_ptr<RoleGraph>> graphs_;  // by role
+  std::vector<std::unique_ptr<ReplayedRank>> all_;  // null: another is in its place
+  std::vector<VirtualTime> next_;                   // what each has to do next
+  std::set<std::pair<VirtualTime, int>> by_time_;
 };
 
-}  // namespace
-
-absl::StatusOr<ReplayedStep> Replay(const StepRecord& record, const StepPeriod& period,
-                                    const Cluster& cluster, absl::Span<const std::string> sharded) {
+absl::Status Check(const StepRecord& record, const ScaledRanks& ranks, const Cluster& cluster) {
   if (cluster.host.gpu != record.gpu) {
     return absl::InvalidArgumentError(
         absl::StrCat("its GPUs are ", cluster.host.gpu, ", the recording is of ", record.gpu));
@@ -382,20 +172,55 @@ absl::StatusOr<ReplayedStep> Replay(const StepRecord& record, const StepPeriod& 
                                                    " GPUs, in the recording ", record.gpus,
                                                    " of each had a rank"));
   }
+  for (const ScaledRanks::Rank& rank : ranks.ranks()) {
+    if (rank.place.host < cluster.hosts) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(ranks.ranks().size(), " ranks (", ranks.axes().Text(), "), ", record.gpus,
+                     " to a host, need more than its ", cluster.hosts, " hosts"));
+  }
   if (!cluster.events.empty()) {
     return absl::UnimplementedError("events of the network are not replayed");
   }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<ReplayedStep> Replay(const StepRecord& record, absl::Span<const StepPeriod> periods,
+                                    const ScaledRanks& ranks, const Cluster& cluster,
+                                    const ReplayOptions& options) {
+  if (auto status = Check(record, ranks, cluster); !status.ok()) return status;
   auto fabric = ClusterFabric::Create(cluster);
   if (!fabric.ok()) return fabric.status();
-  Replayer replayer(record, fabric->get(), cluster.hosts, sharded);
+  Replayer replayer(record, ranks, fabric->get(), options);
   if (auto status = replayer.Run(); !status.ok()) return status;
   ReplayedStep step;
-  step.gpus = cluster.hosts * record.gpus;
-  step.time = StepTime(period, [&](uint32_t node) { return replayer.EndOf(node); });
-  step.communication =
-      StepTime(period, [&](uint32_t node) { return replayer.CommunicationTo(node); });
-  step.exposed = StepTime(period, [&](uint32_t node) { return replayer.ExposedTo(node); });
-  step.ends = replayer.ends();
+  step.gpus = static_cast<int>(ranks.ranks().size());
+  step.replayed = replayer.replayed();
+  for (int rank = 0; rank < step.gpus; ++rank) {
+    const uint32_t role = replayer.RoleOf(rank);
+    auto it = std::find_if(step.roles.begin(), step.roles.end(),
+                           [role](const auto& known) { return known.role == role; });
+    if (it == step.roles.end()) {
+      const ReplayedRank& of = replayer.Of(rank);
+      ReplayedStep::Role made = {.role = role, .first = rank};
+      const StepPeriod& period = periods[role];
+      const auto since_start = [](VirtualSpan span) { return VirtualTime() + span; };
+      made.time = StepTime(period, [&](uint32_t node) { return of.EndOf(node); });
+      made.communication =
+          StepTime(period, [&](uint32_t node) { return since_start(of.CommunicationTo(node)); });
+      made.exposed =
+          StepTime(period, [&](uint32_t node) { return since_start(of.ExposedTo(node)); });
+      it = step.roles.insert(step.roles.end(), made);
+    }
+    ++it->ranks;
+    const auto recorded = static_cast<size_t>(ranks.ranks()[static_cast<size_t>(rank)].recorded);
+    it->memory = std::max(it->memory, record.ranks[recorded].memory);
+  }
+  const ReplayedRank& first = replayer.Of(0);
+  for (uint32_t i = 0; i < record.roles[replayer.RoleOf(0)].nodes.size(); ++i) {
+    step.ends.push_back(first.EndOf(i));
+  }
   return step;
 }
 

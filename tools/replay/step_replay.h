@@ -1,8 +1,9 @@
-// Runs what was recorded of one rank again, on a cluster with more hosts, where every rank does
-// the same at the same time.
+// Runs what was recorded of a run's ranks again, on a cluster with more hosts and with more ranks
+// like them.
 #ifndef PHANTORA_TOOLS_REPLAY_STEP_REPLAY_H_
 #define PHANTORA_TOOLS_REPLAY_STEP_REPLAY_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,8 @@
 #include "absl/types/span.h"
 #include "clock/virtual_time.h"
 #include "fabric/cluster/cluster.h"
+#include "tools/replay/rank_pace.h"
+#include "tools/replay/scaled_ranks.h"
 #include "tools/replay/step_period.h"
 #include "tools/replay/step_record.h"
 
@@ -17,28 +20,43 @@ namespace phantora {
 
 // One step, as the mean of those that StepTime() counts.
 struct ReplayedStep {
+  // Ranks with one role.
+  struct Role {
+    uint32_t role = 0;
+    int first = 0, ranks = 0;   // the first of them, and how many there are
+    VirtualSpan time;           // of the first
+    VirtualSpan communication;  // an NCCL operation was under way
+    VirtualSpan exposed;        // and no kernel or copy beside it
+    int64_t memory = 0;         // bytes, the most of any
+  };
   int gpus = 0;
-  VirtualSpan time;
-  VirtualSpan communication;  // an NCCL operation was under way
-  VirtualSpan exposed;        // and no kernel or copy beside it
-  // When nodes were over, since the start.
+  std::vector<Role> roles;  // that of rank 0 first
+  // When rank 0's nodes were over, since the start.
   std::vector<VirtualTime> ends;
+  // Ranks that were replayed, each in the place of others too if there are fewer than GPUs.
+  int replayed = 0;
 };
 
-// The same as in a run: kernels of the recorded price that share SMs and memory bandwidth
-// (EngineShare), NCCL's operations planned for the cluster (NcclPlanner) that share its links
-// (FlowNetwork), a host that submits when it did, later by as much as its waits for GPUs are over
-// later. Communicators: see GroupsLike. What is gathered and reduced in all has the size that it
-// had; so the parts of ranks are smaller.
+struct ReplayOptions {
+  // Kernels with a name that contains one of these are work on a rank's own part of something that
+  // has the same size in all: they last shorter by as much as there are more ranks.
+  std::vector<std::string> sharded;
+  // Past so many nodes, ranks that do the same at the same place along the axes that are not scaled
+  // are replayed once; they then come to every operation at the same time, and an operation is over
+  // for them when it is over for all.
+  // Not if some are slower than others: then all are replayed.
+  size_t most_nodes = size_t{1} << 22;
+  RankPaces paces;
+};
+
+// The same as in a run: ranks (ReplayedRank) whose NCCL operations, planned for the cluster, wait
+// for each other and share its links (ReplayedNccl). `periods`: of each role.
 //
-// Kernels with a name that contains one of `sharded` are work on a rank's own part of something
-// that has the same size in all: they last shorter by as much as there are more ranks.
-//
-// Errors: the cluster's hosts are not those of the recording, or it has operations that cannot be
-// scaled.
-absl::StatusOr<ReplayedStep> Replay(const StepRecord& record, const StepPeriod& period,
-                                    const Cluster& cluster,
-                                    absl::Span<const std::string> sharded = {});
+// Errors: the cluster's hosts are not those of the recording, or too few, or its ranks wait for
+// each other in vain.
+absl::StatusOr<ReplayedStep> Replay(const StepRecord& record, absl::Span<const StepPeriod> periods,
+                                    const ScaledRanks& ranks, const Cluster& cluster,
+                                    const ReplayOptions& options = {});
 
 }  // namespace phantora
 

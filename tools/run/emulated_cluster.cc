@@ -51,17 +51,13 @@ void AddNccl(NcclRuntime* nccl, int number, const std::string& libraries, Emulat
   host->files().AddText(absl::StrCat(libraries, "/libnccl.so.2"), library);
 }
 
-std::optional<StepRecorder::Options::Described> DescribeOperation(NcclRuntime& nccl,
-                                                                  uint64_t shared) {
+std::optional<StepTables::Described> DescribeOperation(NcclRuntime& nccl, uint64_t shared) {
   const NcclRuntime::Pending pending = nccl.PendingOf(shared);
   if (pending.communicator == nullptr) return std::nullopt;
   const Communicator& communicator = *pending.communicator;
-  StepRecorder::Options::Described described = {
-      {communicator.number, communicator.places, communicator.settings}, {}};
-  for (const nccl::Entry& entry : pending.entries) {
-    described.collectives.push_back(WorkOf(entry, communicator.ranks()));
-  }
-  return described;
+  return StepTables::Described{{communicator.number, communicator.places, communicator.settings},
+                               pending.rank,
+                               {pending.entries.begin(), pending.entries.end()}};
 }
 
 InternalKernels LoadInternalKernels(const RunPlan& plan) {
@@ -211,7 +207,6 @@ void EmulatedCluster::MakeNccl() {
   if (session.record_step.empty()) return;
   step_recorder_ = std::make_unique<StepRecorder>(StepRecorder::Options{
       .start = ProcessClocks::Start(),
-      .wanted = [](pid_t process) { return LauncherRank(process).value_or(0) == 0; },
       .describe = [this](uint64_t shared) { return DescribeOperation(*nccl_, shared); }});
   services_.order = step_recorder_.get();
 }

@@ -385,7 +385,7 @@ void Parser::AddOutputs() {
   add("--trace", &options_.trace, "FILE",
       "write a timeline of the GPUs to this file, for ui.perfetto.dev");
   add("--record-step", &options_.record_step, "FILE",
-      "write what rank 0's GPU did, and what each piece of work waited for, to this file, for "
+      "write what each rank's GPU did, and what each piece of work waited for, to this file, for "
       "phantora-replay");
   add("--log-calls", &options_.log_calls, "FILE", "write every driver call to this file");
   add("--log-kernels", &options_.log_kernels, "FILE",

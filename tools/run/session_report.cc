@@ -1,5 +1,6 @@
 #include "tools/run/session_report.h"
 
+#include <algorithm>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -106,7 +107,14 @@ void SessionReport::WriteStep() {
   StepRecorder* recorder = from_.cluster->step_recorder();
   if (recorder == nullptr) return;
   // Completes what the recorder does not know.
-  StepRecord record = recorder->Take();
+  const auto ranks = from_.cluster->recorder().ranks();
+  StepRecord record = recorder->Take([&ranks](pid_t process) {
+    int64_t most = 0;
+    for (const RunRecorder::Rank* rank : ranks) {
+      if (rank->process == process) most = std::max(most, rank->statistics.peak_memory());
+    }
+    return most;
+  });
   const Cluster& cluster = from_.plan->cluster;
   record.cluster = cluster.name;
   record.gpu = cluster.host.gpu;
@@ -116,9 +124,12 @@ void SessionReport::WriteStep() {
   record.sms = static_cast<uint32_t>(from_.plan->profile.sms());
   record.memory_bytes_per_s = from_.cluster->model().memory_bytes_per_s();
   const std::string& file = from_.options->record_step;
-  if (record.truncated) {
-    LogWarning(absl::StrFormat("%s has the first %d kernels, copies and NCCL operations only", file,
-                               record.nodes.size()));
+  const bool truncated = std::any_of(record.roles.begin(), record.roles.end(),
+                                     [](const auto& role) { return role.truncated; });
+  if (truncated) {
+    LogWarning(absl::StrFormat(
+        "%s has the first %d kernels, copies, NCCL operations and waits of all ranks only", file,
+        StepRecord::kMostNodes));
   }
   Tell(WriteStepRecord(record, file), file);
 }
@@ -192,13 +203,12 @@ void SessionReport::TellWhetherItRepeats() {
   const ThreadGate* const threads = from_.supervisor->threads();
   if (threads == nullptr) return;
   const ThreadGate::Counters& counters = threads->counters();
-  if (counters.slept + counters.ran_long + counters.not_born == 0) return;
+  if (counters.slept + counters.ran_long + counters.not_born + counters.stopped == 0) return;
   LogWarning(absl::StrFormat(
       "threads of one process ran beside each other: %d times one slept in a system call that is "
-      "not "
-      "simulated, %d times one ran for long without any, %d new ones made none; in another run "
-      "times may differ by microseconds",
-      counters.slept, counters.ran_long, counters.not_born));
+      "not simulated, %d times one ran for long without any, %d new ones made none, %d were stopped "
+      "by a debugger; in another run times may differ by microseconds",
+      counters.slept, counters.ran_long, counters.not_born, counters.stopped));
 }
 
 void SessionReport::TellSummary() {

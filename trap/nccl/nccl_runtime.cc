@@ -89,7 +89,7 @@ NcclRuntime::Pending NcclRuntime::PendingOf(uint64_t id) {
   const Launch& launch = it->second;
   const NcclEndpoint* endpoint = EndpointOf(launch);
   if (endpoint == nullptr) return {};
-  return {endpoint->communicator, launch.entries};
+  return {endpoint->communicator, endpoint->rank, launch.entries};
 }
 
 size_t NcclRuntime::ParameterBytes(uint64_t fingerprint) const {

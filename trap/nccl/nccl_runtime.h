@@ -54,6 +54,7 @@ class NcclRuntime : public SharedWork {
   // What was prepared under this number and has not started; no communicator if there is none.
   struct Pending {
     const Communicator* communicator = nullptr;
+    int rank = 0;  // of the caller in it
     absl::Span<const nccl::Entry> entries;
   };
   Pending PendingOf(uint64_t id);

@@ -60,17 +60,23 @@ class StepReplayTest(unittest.TestCase):
         layers, steps = 3, 4
         program = ("mpt_fsdp", "--layers", layers, "--dim", 2048, "--heads", 16, "--vocab", 4096, "--batch", 2,
                    "--seq", 2048, "--steps", steps)
-        operations, times, recorded, rows = self.replay(self.record(*program), 1, 2, 16,
-                                                        options=["--sharded", SHARDED])
+        smaller = self.record(*program)
+        operations, times, recorded, rows = self.replay(smaller, 1, 2, 16, options=["--sharded", SHARDED])
         # Gathers before forward and backward, a reduction for each: but the root stays, and the
         # last layer is still there. And the norm of gradients.
         self.assertGreaterEqual(operations, 3 * layers)
         self.assertLessEqual(operations, 3 * (layers + 1) + 2)
         self.assertEqual(times, steps)
         self.check(recorded, rows)
-        _, _, recorded, larger_rows = self.replay(self.record(*program, hosts=2), 2)
+        larger = self.record(*program, hosts=2)
+        _, _, recorded, larger_rows = self.replay(larger, 2)
         self.check(recorded, larger_rows)
         self.assertAlmostEqual(rows[1][1] / recorded, 1, delta=TOLERANCE)
+        # Both together know what is sharded, also in memory.
+        *_, fitted = self.replay(smaller, 2, 16, options=["--second", larger])
+        self.assertAlmostEqual(fitted[0][1] / recorded, 1, delta=TOLERANCE)
+        self.assertEqual(fitted[0][5], larger_rows[0][5])
+        self.assertLess(fitted[1][5], fitted[0][5])
 
     def test_ddp_on_more_hosts_is_what_they_record(self):
         steps = ("--backend", "nccl", "--steps", 5)

@@ -197,7 +197,8 @@ absl::StatusOr<Second> ReadSecond(const std::string& file, const RankAxes& first
 }
 
 // The first recording with the sizes that it has when it is scaled.
-absl::StatusOr<StepRecord> Fit(const StepRecord& record, const RankAxes& axes, const Second& second,
+absl::StatusOr<StepRecord> Fit(const StepRecord& record, const RankAxes& axes,
+                               const std::vector<StepPeriod>& periods, const Second& second,
                                const std::map<std::string, int>& to) {
   const auto axis = AxisThatDiffers(axes, second.axes);
   if (!axis.ok()) return axis.status();
@@ -208,7 +209,7 @@ absl::StatusOr<StepRecord> Fit(const StepRecord& record, const RankAxes& axes, c
         absl::StrCat("the two recordings differ in ", differs.name, ", not in ", name));
   }
   const auto size = to.find(differs.name);
-  return FitSizes(record, axes, second.record, second.axes,
+  return FitSizes(record, axes, periods, second.record, second.axes,
                   size == to.end() ? differs.size : size->second);
 }
 
@@ -247,7 +248,7 @@ int Run(Options options) {
     if (!cluster.ok()) return Fail(std::string(cluster.status().message()));
     const auto to = scale->empty() ? ScaleToFill(*record, known, *cluster) : scale;
     if (!to.ok()) return Fail(name, to.status());
-    const auto fitted = second ? Fit(*record, known, *second, *to) : *record;
+    const auto fitted = second ? Fit(*record, known, *periods, *second, *to) : *record;
     if (!fitted.ok()) return Fail(name, fitted.status());
     const auto scaled = ScaledRanks::Create(*fitted, known, *to, second.has_value());
     if (!scaled.ok()) return Fail(name, scaled.status());

@@ -50,43 +50,59 @@ std::string NameOf(const StepRecord& record, const StepRecord::Node& node) {
   return record.names[static_cast<size_t>(node.name)];
 }
 
+// Work of one name that follows itself in a channel; of NCCL one operation.
+struct NodeRun {
+  std::string name;
+  std::vector<uint32_t> nodes;
+};
+
+std::vector<NodeRun> RunsOf(const StepRecord& record, const StepRecord::Role& role,
+                            const std::vector<uint32_t>& channel) {
+  std::vector<NodeRun> runs;
+  for (const uint32_t index : channel) {
+    const StepRecord::Node& node = role.nodes[index];
+    std::string name = NameOf(record, node);
+    const bool is_kernel = node.operation == StepRecord::kNoOperation;
+    if (runs.empty() || !is_kernel || runs.back().name != name) {
+      runs.push_back({std::move(name), {}});
+    }
+    runs.back().nodes.push_back(index);
+  }
+  return runs;
+}
+
+VirtualSpan AllOf(const StepRecord::Role& role, const NodeRun& run) {
+  VirtualSpan all;
+  for (const uint32_t node : run.nodes) all = all + role.nodes[node].alone;
+  return all;
+}
+
 class Fitter {
  public:
   Fitter(const StepRecord& a, const StepRecord& b, const Line& line)
-      : a_(a), b_(b), line_(line), fitted_(a) {
-    fitted_.operations.clear();
-  }
+      : a_(a), b_(b), line_(line), fitted_(a) {}
 
-  absl::Status FitRole(uint32_t role_a, uint32_t role_b) {
+  // From the end of each channel back to node `first` of the role of `a`: a start may take its time
+  // in another way.
+  absl::Status FitRole(uint32_t role_a, uint32_t first, uint32_t role_b) {
     const StepRecord::Role &a = a_.roles[role_a], &b = b_.roles[role_b];
     const auto channels_a = ChannelsOf(a), channels_b = ChannelsOf(b);
-    if (channels_a.size() != channels_b.size()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("used ", channels_a.size(), " channels and ", channels_b.size()));
-    }
     for (size_t channel = 0; channel < channels_a.size(); ++channel) {
-      const auto &of_a = channels_a[channel], &of_b = channels_b[channel];
-      for (size_t i = 0; i < std::min(of_a.size(), of_b.size()); ++i) {
-        const StepRecord::Node &node_a = a.nodes[of_a[i]], &node_b = b.nodes[of_b[i]];
-        const std::string name_a = NameOf(a_, node_a), name_b = NameOf(b_, node_b);
-        if (name_a != name_b) {
-          return absl::InvalidArgumentError(absl::StrCat(
-              "did ", name_a, " and ", name_b, " as number ", i, " of channel ", channel));
+      const auto of_a = RunsOf(a_, a, channels_a[channel]);
+      const auto of_b =
+          channel < channels_b.size() ? RunsOf(b_, b, channels_b[channel]) : std::vector<NodeRun>();
+      for (size_t back = 1; back <= of_a.size(); ++back) {
+        const NodeRun& run = of_a[of_a.size() - back];
+        if (run.nodes[0] < first) break;
+        auto status =
+            back > of_b.size()
+                ? absl::InvalidArgumentError(absl::StrCat("did ", run.name, " and nothing"))
+                : FitRun(a, run, b, of_b[of_b.size() - back], fitted_.roles[role_a]);
+        if (!status.ok()) {
+          return absl::InvalidArgumentError(absl::StrCat(std::string(status.message()),
+                                                         " in channel ", channel, ", ", back,
+                                                         " kinds of work before its end"));
         }
-        StepRecord::Node& node = fitted_.roles[role_a].nodes[of_a[i]];
-        node.alone = VirtualSpan::Picoseconds(
-            line_.At(node_a.alone.picoseconds(), node_b.alone.picoseconds()));
-        if (node.operation == StepRecord::kNoOperation) continue;
-        const auto operation = FitOperation(node_a.operation, node_b.operation);
-        if (!operation) {
-          return absl::InvalidArgumentError(
-              absl::StrCat("did other NCCL operations as number ", i, " of channel ", channel));
-        }
-        node.operation = *operation;
-      }
-      if (of_a.size() != of_b.size()) {
-        return absl::InvalidArgumentError(absl::StrCat("did ", of_a.size(), " and ", of_b.size(),
-                                                       " things in channel ", channel));
       }
     }
     return absl::OkStatus();
@@ -97,6 +113,40 @@ class Fitter {
   StepRecord Take() { return std::move(fitted_); }
 
  private:
+  absl::Status FitRun(const StepRecord::Role& a, const NodeRun& run_a, const StepRecord::Role& b,
+                      const NodeRun& run_b, StepRecord::Role& fitted) {
+    if (run_a.name != run_b.name) {
+      return absl::InvalidArgumentError(absl::StrCat("did ", run_a.name, " and ", run_b.name));
+    }
+    const StepRecord::Node& first = a.nodes[run_a.nodes[0]];
+    if (first.operation != StepRecord::kNoOperation) {
+      const auto operation = FitOperation(first.operation, b.nodes[run_b.nodes[0]].operation);
+      if (!operation) return absl::InvalidArgumentError("did other NCCL operations");
+      fitted.nodes[run_a.nodes[0]].operation = *operation;
+      return absl::OkStatus();
+    }
+    if (run_a.nodes.size() == run_b.nodes.size()) {
+      for (size_t i = 0; i < run_a.nodes.size(); ++i) {
+        fitted.nodes[run_a.nodes[i]].alone =
+            At(a.nodes[run_a.nodes[i]].alone, b.nodes[run_b.nodes[i]].alone);
+      }
+      return absl::OkStatus();
+    }
+    // More to do takes more launches of a kernel: all of them together.
+    const VirtualSpan all_a = AllOf(a, run_a), fitted_all = At(all_a, AllOf(b, run_b));
+    const double part = all_a == VirtualSpan() ? 0
+                                               : static_cast<double>(fitted_all.picoseconds()) /
+                                                     static_cast<double>(all_a.picoseconds());
+    for (const uint32_t node : run_a.nodes) {
+      VirtualSpan& alone = fitted.nodes[node].alone;
+      alone =
+          VirtualSpan::Picoseconds(std::llround(static_cast<double>(alone.picoseconds()) * part));
+    }
+    return absl::OkStatus();
+  }
+  VirtualSpan At(VirtualSpan a, VirtualSpan b) const {
+    return VirtualSpan::Picoseconds(line_.At(a.picoseconds(), b.picoseconds()));
+  }
   std::optional<int> FitOperation(int index_a, int index_b) {
     const auto known = operations_.find({index_a, index_b});
     if (known != operations_.end()) return known->second;
@@ -142,7 +192,8 @@ absl::StatusOr<size_t> AxisThatDiffers(const RankAxes& a, const RankAxes& b) {
 }
 
 absl::StatusOr<StepRecord> FitSizes(const StepRecord& a, const RankAxes& axes_of_a,
-                                    const StepRecord& b, const RankAxes& axes_of_b, int n) {
+                                    absl::Span<const StepPeriod> steps_of_a, const StepRecord& b,
+                                    const RankAxes& axes_of_b, int n) {
   const auto differs = AxisThatDiffers(axes_of_a, axes_of_b);
   if (!differs.ok()) return differs.status();
   Fitter fitter(a, b, Line(axes_of_a.all()[*differs].size, axes_of_b.all()[*differs].size, n));
@@ -162,7 +213,7 @@ absl::StatusOr<StepRecord> FitSizes(const StepRecord& a, const RankAxes& axes_of
           "rank ", rank, " did the same as another in one recording, and not in the other"));
     }
     if (!fresh) continue;
-    if (auto status = fitter.FitRole(role_a, role_b); !status.ok()) {
+    if (auto status = fitter.FitRole(role_a, steps_of_a[role_a].ends[0], role_b); !status.ok()) {
       return absl::InvalidArgumentError(
           absl::StrCat("rank ", rank, " of the one recording and rank ", other, " of the other ",
                        std::string(status.message())));

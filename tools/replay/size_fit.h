@@ -3,7 +3,9 @@
 #define PHANTORA_TOOLS_REPLAY_SIZE_FIT_H_
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "tools/replay/rank_axes.h"
+#include "tools/replay/step_period.h"
 #include "tools/replay/step_record.h"
 
 namespace phantora {
@@ -15,9 +17,11 @@ namespace phantora {
 // recorded.
 //
 // Returns `a` with these for n ranks: its sizes are not to be scaled again. Nothing becomes less
-// than 0. Errors: the axes are others, or ranks at one place did different things.
+// than 0. What was done before the first step is as in `a`. `steps_of_a`: of each role. Errors: the
+// axes are others, or ranks at one place did different things in a step.
 absl::StatusOr<StepRecord> FitSizes(const StepRecord& a, const RankAxes& axes_of_a,
-                                    const StepRecord& b, const RankAxes& axes_of_b, int n);
+                                    absl::Span<const StepPeriod> steps_of_a, const StepRecord& b,
+                                    const RankAxes& axes_of_b, int n);
 
 // The axis in whose size they differ. Errors: they differ in another way, or in nothing.
 absl::StatusOr<size_t> AxisThatDiffers(const RankAxes& a, const RankAxes& b);

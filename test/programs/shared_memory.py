@@ -20,7 +20,7 @@ RANK = int(os.environ["RANK"])
 MIB = 1 << 20
 SAME, ZEROS, OWN, MAPPED = 192 * MIB, 96 * MIB, 32 * MIB, 64 * MIB
 PAGE = 4096
-MOST_LOOKS = 200_000
+MOST_LOOKS = 2_000_000  # sleeps cost little real time, in which memory has to be found equal beside other load
 
 
 def own_memory():

@@ -16,6 +16,7 @@
 #include "absl/strings/str_split.h"
 #include "fabric/cluster/cluster.h"
 #include "tools/replay/rank_axes.h"
+#include "tools/replay/replayed_trace.h"
 #include "tools/replay/scaled_ranks.h"
 #include "tools/replay/size_fit.h"
 #include "tools/replay/step_period.h"
@@ -26,7 +27,7 @@ namespace phantora {
 namespace {
 
 struct Options {
-  std::string file, second, axes, json;
+  std::string file, second, axes, json, trace;
   std::vector<std::string> clusters, scale, stragglers;
   size_t operations = 0;
   bool roles = false;
@@ -217,6 +218,7 @@ int Run(Options options) {
   const auto slower = ParseStragglers(options.stragglers);
   if (!slower.ok()) return Fail(std::string(slower.status().message()));
   options.replay.paces.slower = *slower;
+  options.replay.show_roles = !options.trace.empty();
   nlohmann::json rows = nlohmann::json::array();
   const auto record = ReadStepRecord(options.file);
   if (!record.ok()) return Fail(std::string(record.status().message()));
@@ -241,6 +243,7 @@ int Run(Options options) {
   const char* const heading =
       "| cluster | GPUs | step ms | speed per GPU | NCCL ms | exposed ms | exposed part | memory "
       "MiB |\n|---|---|---|---|---|---|---|---|\n";
+  if (!options.trace.empty() && clusters.size() > 1) return Fail("--trace is of one cluster");
   std::printf("\n%s", heading);
   double first = 0;
   for (const std::string& name : clusters) {
@@ -268,6 +271,10 @@ int Run(Options options) {
                 step->gpus, time, first / time, all, exposed, all > 0 ? 100 * exposed / all : 0,
                 MiB(memory));
     rows.push_back(JsonOf(name, *step, *scaled));
+    if (!options.trace.empty()) {
+      const auto written = WriteReplayedTrace(*fitted, *scaled, *step, options.trace);
+      if (!written.ok()) return Fail(std::string(written.message()));
+    }
     if (options.roles) {
       TellRoles(*step, *scaled);
       if (name != clusters.back()) std::printf("%s", heading);
@@ -318,6 +325,12 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(0.0, 2.0));
   app.add_option("--seed", options.replay.paces.seed, "of --jitter (default: 1)");
   app.add_option("--json", options.json, "write the tables to this file, too");
+  app.add_option("--trace", options.trace,
+                 "write a timeline of the first rank of each role to this file, for "
+                 "ui.perfetto.dev");
+  app.add_option("--show", options.replay.shown, "ranks that --trace has as well, as 0,17")
+      ->delimiter(',')
+      ->needs("--trace");
   app.add_option("--operations", options.operations,
                  "NCCL operations of a step of rank 0 (default: after how many they repeat)");
   app.add_option(

@@ -36,6 +36,7 @@ ReplayedRank::ReplayedRank(const RoleGraph* graph, std::shared_ptr<ManualTimeSou
     missing_.push_back(static_cast<uint32_t>(node.after.size()) + 1);  // and the host
   }
   ends_.assign(nodes.size(), VirtualTime::Infinity());
+  begins_ = ends_;
   communication_.resize(nodes.size());
   exposed_.resize(nodes.size());
 }
@@ -142,7 +143,12 @@ void ReplayedRank::End(uint32_t node, VirtualTime now) {
   communication_[node] = communication_now_;
   exposed_[node] = exposed_now_;
   ++over_;
-  std::erase_if(running_, [node](const Running& running) { return running.node == node; });
+  const auto running = std::find_if(running_.begin(), running_.end(),
+                                    [node](const Running& one) { return one.node == node; });
+  if (running != running_.end()) {
+    begins_[node] = running->work->began();
+    running_.erase(running);
+  }
   for (const uint32_t follower : graph_->followers[node]) Allow(follower);
 }
 

@@ -59,6 +59,7 @@ class ReplayedRank {
   // Of a node that is over. Until then an NCCL operation was under way for so long, and for so long
   // no kernel or copy beside it.
   VirtualTime EndOf(uint32_t node) const { return ends_[node]; }
+  VirtualTime BeginOf(uint32_t node) const { return begins_[node]; }
   VirtualSpan CommunicationTo(uint32_t node) const { return communication_[node]; }
   VirtualSpan ExposedTo(uint32_t node) const { return exposed_[node]; }
 
@@ -89,7 +90,7 @@ class ReplayedRank {
   std::vector<Running> running_;  // on their engines, which must outlive them
   std::set<uint32_t> ready_;
   std::vector<uint32_t> missing_;  // what a node has to wait for
-  std::vector<VirtualTime> ends_;
+  std::vector<VirtualTime> begins_, ends_;
   std::vector<uint32_t> ended_operations_;
   size_t over_ = 0;
   int operations_ = 0;  // under way

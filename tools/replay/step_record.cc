@@ -169,6 +169,10 @@ StepRecord::Communicator CommunicatorOf(Reader& reader, const Json& json, int ho
                                    static_cast<int>(reader.Integer(place[1], "GPU", 0, gpus - 1))});
   }
   if (communicator.places.empty()) reader.Fail("a communicator has no ranks");
+  const std::set<GpuPlace> places(communicator.places.begin(), communicator.places.end());
+  if (places.size() < communicator.places.size()) {
+    reader.Fail("two ranks of a communicator have one place");
+  }
   for (const auto& [name, field] : kTexts) {
     const Json& text = Reader::Of(json, name);
     auto& to = communicator.settings.*field;

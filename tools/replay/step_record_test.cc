@@ -126,6 +126,16 @@ TEST_F(NonsenseTest, OfOperations) {
   }
 }
 
+TEST_F(NonsenseTest, OfCommunicators) {
+  const std::string places = "[[0,0],[0,1]]";
+  for (const char* text : {"[]", "[[0,0],[0,0]]", "[[0,0],[1,1]]", "[[0,0],[0]]", "0"}) {
+    std::string other = communicators;
+    std::swap(communicators, other.replace(other.find(places), places.size(), text));
+    EXPECT_FALSE(IsRead()) << text;
+    std::swap(communicators, other);
+  }
+}
+
 TEST_F(NonsenseTest, OfRanks) {
   for (const char* text : {"", "[0,0,1,5,[[0,0]]]", "[0,2,0,5,[[0,0]]]",
                            "[0,0,0,5,[[1,0]]]",                       // no such communicator

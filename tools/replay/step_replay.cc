@@ -162,7 +162,8 @@ class Replayer {
   std::set<std::pair<VirtualTime, int>> by_time_;
 };
 
-absl::Status Check(const StepRecord& record, const ScaledRanks& ranks, const Cluster& cluster) {
+absl::Status Check(const StepRecord& record, const ScaledRanks& ranks, const Cluster& cluster,
+                   const ReplayOptions& options) {
   if (cluster.host.gpu != record.gpu) {
     return absl::InvalidArgumentError(
         absl::StrCat("its GPUs are ", cluster.host.gpu, ", the recording is of ", record.gpu));
@@ -171,6 +172,11 @@ absl::Status Check(const StepRecord& record, const ScaledRanks& ranks, const Clu
     return absl::InvalidArgumentError(absl::StrCat("its hosts have ", cluster.host.gpus,
                                                    " GPUs, in the recording ", record.gpus,
                                                    " of each had a rank"));
+  }
+  for (const int rank : options.shown) {
+    if (rank >= 0 && static_cast<size_t>(rank) < ranks.ranks().size()) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("there is no rank ", rank, ": it has ", ranks.ranks().size()));
   }
   for (const ScaledRanks::Rank& rank : ranks.ranks()) {
     if (rank.place.host < cluster.hosts) continue;
@@ -189,7 +195,7 @@ absl::Status Check(const StepRecord& record, const ScaledRanks& ranks, const Clu
 absl::StatusOr<ReplayedStep> Replay(const StepRecord& record, absl::Span<const StepPeriod> periods,
                                     const ScaledRanks& ranks, const Cluster& cluster,
                                     const ReplayOptions& options) {
-  if (auto status = Check(record, ranks, cluster); !status.ok()) return status;
+  if (auto status = Check(record, ranks, cluster, options); !status.ok()) return status;
   auto fabric = ClusterFabric::Create(cluster);
   if (!fabric.ok()) return fabric.status();
   Replayer replayer(record, ranks, fabric->get(), options);
@@ -216,6 +222,17 @@ absl::StatusOr<ReplayedStep> Replay(const StepRecord& record, absl::Span<const S
     ++it->ranks;
     const auto recorded = static_cast<size_t>(ranks.ranks()[static_cast<size_t>(rank)].recorded);
     it->memory = std::max(it->memory, record.ranks[recorded].memory);
+  }
+  std::vector<int> shown = options.shown;
+  if (options.show_roles) {
+    for (const ReplayedStep::Role& role : step.roles) shown.push_back(role.first);
+  }
+  for (const int rank : shown) {
+    const ReplayedRank& of = replayer.Of(rank);
+    ReplayedStep::Timeline& timeline =
+        step.timelines.emplace_back(ReplayedStep::Timeline{rank, replayer.RoleOf(rank), {}});
+    const auto nodes = static_cast<uint32_t>(record.roles[timeline.role].nodes.size());
+    for (uint32_t i = 0; i < nodes; ++i) timeline.nodes.emplace_back(of.BeginOf(i), of.EndOf(i));
   }
   const ReplayedRank& first = replayer.Of(0);
   for (uint32_t i = 0; i < record.roles[replayer.RoleOf(0)].nodes.size(); ++i) {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -33,6 +34,13 @@ struct ReplayedStep {
   std::vector<Role> roles;  // that of rank 0 first
   // When rank 0's nodes were over, since the start.
   std::vector<VirtualTime> ends;
+  // Of a rank, what it did: begin and end of each node of its role, since the start.
+  struct Timeline {
+    int rank = 0;
+    uint32_t role = 0;
+    std::vector<std::pair<VirtualTime, VirtualTime>> nodes;
+  };
+  std::vector<Timeline> timelines;  // of ReplayOptions::shown
   // Ranks that were replayed, each in the place of others too if there are fewer than GPUs.
   int replayed = 0;
 };
@@ -47,6 +55,9 @@ struct ReplayOptions {
   // Not if some are slower than others: then all are replayed.
   size_t most_nodes = size_t{1} << 22;
   RankPaces paces;
+  // Ranks whose timelines are wanted; with `show_roles` also of the first rank of each role.
+  std::vector<int> shown;
+  bool show_roles = false;
 };
 
 // The same as in a run: ranks (ReplayedRank) whose NCCL operations, planned for the cluster, wait

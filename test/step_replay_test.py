@@ -13,6 +13,7 @@ import tempfile
 import unittest
 
 PHANTORA_RUN, PHANTORA_REPLAY = sys.argv[1:3]
+PLAN = next(path for path in sys.argv[3:] if path.endswith("plan.py"))
 PROGRAMS = {pathlib.Path(path).stem: path for path in sys.argv[3:]}
 VENV = pathlib.Path(os.environ.get("PHANTORA_CACHE") or pathlib.Path.home() / ".cache/phantora") / "venv/bin"
 TIMEOUT_SECONDS = 240
@@ -109,6 +110,22 @@ class StepReplayTest(unittest.TestCase):
                                     check=False, capture_output=True, timeout=TIMEOUT_SECONDS)
             self.assertEqual(result.returncode, 1, result.stdout)
             self.assertIn(reason, result.stderr)
+
+    def test_a_plan_compares_layouts(self):
+        result = subprocess.run(
+            [PLAN, "--gpus", "64", "--global-batch", "64", "--layouts", "1x2", "2x1", "3x1", "--sequence", "1024",
+             "--phantora-run", PHANTORA_RUN, "--phantora-replay", PHANTORA_REPLAY, "--", VENV / "python",
+             PROGRAMS["train_3d"], "--tp", "{tp}", "--pp", "{pp}", "--micro-batches", "{micro}", "--layers", "2",
+             "--dim", "1024", "--heads", "8", "--vocab", "8192", "--steps", "4"],
+            text=True, check=False, capture_output=True, timeout=2 * TIMEOUT_SECONDS,
+            env=dict(os.environ, OMP_NUM_THREADS="1"))
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        print(result.stdout)
+        rows = re.findall(r"^\| (\dx\d) \| 32 \| 2 \| ([\d.]+) \|.*\| ([\d,]+) \|$", result.stdout, re.M)
+        self.assertEqual({row[0] for row in rows}, {"1x2", "2x1"}, result.stdout)
+        for _, milliseconds, tokens in rows:
+            self.assertAlmostEqual(float(tokens.replace(",", "")) * float(milliseconds) / 1000 / 1024, 1, places=2)
+        self.assertIn("3x1: 64 GPUs are no multiple of 3", result.stdout)
 
 
 if __name__ == "__main__":

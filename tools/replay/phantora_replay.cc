@@ -30,6 +30,7 @@ struct Options {
   std::string file, second, axes, json, trace;
   std::vector<std::string> clusters, scale, stragglers;
   size_t operations = 0;
+  int gpus = 0;  // ranks of a host; 0: as recorded
   bool roles = false;
   ReplayOptions replay;
 };
@@ -79,9 +80,9 @@ absl::StatusOr<std::map<int, double>> ParseStragglers(const std::vector<std::str
 
 // The scale that fills a cluster, by its data parallel axis.
 absl::StatusOr<std::map<std::string, int>> ScaleToFill(const StepRecord& record,
-                                                       const RankAxes& axes,
-                                                       const Cluster& cluster) {
-  const int ranks = cluster.hosts * record.gpus;
+                                                       const RankAxes& axes, const Cluster& cluster,
+                                                       int gpus) {
+  const int64_t ranks = int64_t{cluster.hosts} * (gpus > 0 ? gpus : record.gpus);
   if (ranks == axes.ranks()) return std::map<std::string, int>();
   const int axis = axes.Find("dp");
   if (axis < 0) {
@@ -94,7 +95,7 @@ absl::StatusOr<std::map<std::string, int>> ScaleToFill(const StepRecord& record,
         "its ", ranks, " GPUs are no multiple of the ", rest, " ranks of ", axes.Text(),
         " that have one place along dp: say with --scale how many are wanted"));
   }
-  return std::map<std::string, int>{{"dp", ranks / rest}};
+  return std::map<std::string, int>{{"dp", static_cast<int>(ranks / rest)}};
 }
 
 // Of each role.
@@ -249,11 +250,11 @@ int Run(Options options) {
   for (const std::string& name : clusters) {
     const auto cluster = FindCluster(name);
     if (!cluster.ok()) return Fail(std::string(cluster.status().message()));
-    const auto to = scale->empty() ? ScaleToFill(*record, known, *cluster) : scale;
+    const auto to = scale->empty() ? ScaleToFill(*record, known, *cluster, options.gpus) : scale;
     if (!to.ok()) return Fail(name, to.status());
     const auto fitted = second ? Fit(*record, known, *periods, *second, *to) : *record;
     if (!fitted.ok()) return Fail(name, fitted.status());
-    const auto scaled = ScaledRanks::Create(*fitted, known, *to, second.has_value());
+    const auto scaled = ScaledRanks::Create(*fitted, known, *to, options.gpus, second.has_value());
     if (!scaled.ok()) return Fail(name, scaled.status());
     if (!slower->empty() && slower->rbegin()->first >= scaled->axes().ranks()) {
       return Fail(absl::StrCat(name, ": --straggler ", slower->rbegin()->first, ": it has ",
@@ -308,6 +309,9 @@ int main(int argc, char** argv) {
   app.add_option("--scale", options.scale,
                  "the size of an axis, as dp=64 (default: that of dp which fills the cluster)")
       ->delimiter(',');
+  app.add_option("--ranks-per-host", options.gpus,
+                 "GPUs of each host that have a rank (default: as many as in the recording)")
+      ->check(CLI::Range(1, 1 << 10));
   app.add_option("--axes", options.axes,
                  "what the axes are, the fastest first, with their recorded sizes, as "
                  "tp=2,dp=2,pp=2 (default: found from who has communicators with whom)");

@@ -16,7 +16,8 @@ constexpr int kMostRanks = 1 << 17;
 }  // namespace
 
 absl::StatusOr<ScaledRanks> ScaledRanks::Create(const StepRecord& record, const RankAxes& axes,
-                                                const std::map<std::string, int>& to, bool fitted) {
+                                                const std::map<std::string, int>& to, int gpus,
+                                                bool fitted) {
   const auto members = MembersOf(record);
   if (!members.ok()) return members.status();
   std::vector<RankAxis> scaled = axes.all();
@@ -34,7 +35,7 @@ absl::StatusOr<ScaledRanks> ScaledRanks::Create(const StepRecord& record, const 
   if (ranks > kMostRanks) {
     return absl::InvalidArgumentError(absl::StrCat("more than ", kMostRanks, " ranks"));
   }
-  ScaledRanks result(&record, axes, RankAxes(std::move(scaled)), fitted);
+  ScaledRanks result(&record, axes, RankAxes(std::move(scaled)), gpus, fitted);
   for (size_t axis = 0; axis < axes.all().size(); ++axis) {
     if (!result.IsScaled(axis)) continue;
     if (auto status = result.CheckAxis(axis); !status.ok()) return status;
@@ -151,7 +152,7 @@ int ScaledRanks::RecordedOf(int rank) const {
 
 void ScaledRanks::Build(const std::vector<std::vector<int>>& members) {
   const int count = axes_.ranks();
-  const bool as_it_was = axes_.all() == recorded_.all();
+  const bool as_it_was = axes_.all() == recorded_.all() && gpus_ == record_->gpus;
   // Along which axes each recorded communicator has all ranks.
   std::vector<std::vector<bool>> spans;
   for (const auto& of : members) {
@@ -168,8 +169,7 @@ void ScaledRanks::Build(const std::vector<std::vector<int>>& members) {
     Rank& scaled = ranks_.emplace_back();
     scaled.recorded = RecordedOf(rank);
     const StepRecord::Rank& recorded = record_->ranks[static_cast<size_t>(scaled.recorded)];
-    scaled.place =
-        as_it_was ? recorded.place : GpuPlace{rank / record_->gpus, rank % record_->gpus};
+    scaled.place = as_it_was ? recorded.place : GpuPlace{rank / gpus_, rank % gpus_};
     for (const StepRecord::Member& member : recorded.communicators) {
       // Ranks at one place along the axes that it does not span have it together.
       std::vector<int> at;

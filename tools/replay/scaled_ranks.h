@@ -41,15 +41,17 @@ class ScaledRanks {
   };
 
   // `to`: the axes that are to have another size, and which. Ranks fill hosts one after the other,
-  // `record.gpus` each, unless all is as it was. `fitted`: the record has the sizes of that many
-  // ranks already (FitSizes). `record` must outlive it. Errors: see above, in words.
+  // `gpus` each (0: as many as in the record), unless all is as it was. `fitted`: the record has
+  // the sizes of that many ranks already (FitSizes). `record` must outlive it. Errors: see above,
+  // in words.
   static absl::StatusOr<ScaledRanks> Create(const StepRecord& record, const RankAxes& axes,
-                                            const std::map<std::string, int>& to,
+                                            const std::map<std::string, int>& to, int gpus = 0,
                                             bool fitted = false);
 
   const std::vector<Rank>& ranks() const { return ranks_; }
   const std::vector<Communicator>& communicators() const { return communicators_; }
   const RankAxes& axes() const { return axes_; }
+  int gpus() const { return gpus_; }
   // By how much there are more ranks than were recorded.
   double factor() const;
 
@@ -57,8 +59,12 @@ class ScaledRanks {
   std::vector<nccl::Entry> EntriesOf(int rank, int operation) const;
 
  private:
-  ScaledRanks(const StepRecord* record, RankAxes recorded, RankAxes axes, bool fitted)
-      : record_(record), fitted_(fitted), recorded_(std::move(recorded)), axes_(std::move(axes)) {}
+  ScaledRanks(const StepRecord* record, RankAxes recorded, RankAxes axes, int gpus, bool fitted)
+      : record_(record),
+        gpus_(gpus > 0 ? gpus : record->gpus),
+        fitted_(fitted),
+        recorded_(std::move(recorded)),
+        axes_(std::move(axes)) {}
   absl::Status CheckAxis(size_t axis) const;
   absl::Status CheckCommunicators(const std::vector<std::vector<int>>& members) const;
   absl::Status CheckMessages(const std::vector<std::vector<int>>& members) const;
@@ -73,6 +79,7 @@ class ScaledRanks {
   int IndexOf(const Communicator& communicator, absl::Span<const int> coordinates) const;
 
   const StepRecord* record_;
+  int gpus_;  // ranks of a host
   bool fitted_;
   RankAxes recorded_, axes_;
   std::vector<Rank> ranks_;

@@ -74,6 +74,15 @@ TEST_F(ScaledRanksTest, MoreReplicas) {
   EXPECT_EQ(MembersOf(Scale(1), 3), "2 3; 3; 1 3; 0 1 2 3");
 }
 
+TEST_F(ScaledRanksTest, FewerOnAHost) {
+  const auto ranks = ScaledRanks::Create(run_.record, axes_, {}, 4);
+  ASSERT_TRUE(ranks.ok()) << ranks.status();
+  EXPECT_EQ(ranks->gpus(), 4);
+  EXPECT_EQ(ranks->ranks()[3].place, (GpuPlace{0, 3}));
+  EXPECT_EQ(ranks->ranks()[4].place, (GpuPlace{1, 0}));
+  EXPECT_EQ(Scale(2).gpus(), 8);
+}
+
 TEST_F(ScaledRanksTest, WhatIsGatheredInAllStaysTheSame) {
   const int gather = run_.Operation(1, {EntryForTest(Operation::kAllGather, 1000)});
   const int scatter = run_.Operation(1, {EntryForTest(Operation::kReduceScatter, 1001)});

@@ -168,10 +168,9 @@ absl::Status Check(const StepRecord& record, const ScaledRanks& ranks, const Clu
     return absl::InvalidArgumentError(
         absl::StrCat("its GPUs are ", cluster.host.gpu, ", the recording is of ", record.gpu));
   }
-  if (cluster.host.gpus < record.gpus) {
+  if (cluster.host.gpus < ranks.gpus()) {
     return absl::InvalidArgumentError(absl::StrCat("its hosts have ", cluster.host.gpus,
-                                                   " GPUs, in the recording ", record.gpus,
-                                                   " of each had a rank"));
+                                                   " GPUs, for ", ranks.gpus(), " ranks of each"));
   }
   for (const int rank : options.shown) {
     if (rank >= 0 && static_cast<size_t>(rank) < ranks.ranks().size()) continue;
@@ -181,7 +180,7 @@ absl::Status Check(const StepRecord& record, const ScaledRanks& ranks, const Clu
   for (const ScaledRanks::Rank& rank : ranks.ranks()) {
     if (rank.place.host < cluster.hosts) continue;
     return absl::InvalidArgumentError(
-        absl::StrCat(ranks.ranks().size(), " ranks (", ranks.axes().Text(), "), ", record.gpus,
+        absl::StrCat(ranks.ranks().size(), " ranks (", ranks.axes().Text(), "), ", ranks.gpus(),
                      " to a host, need more than its ", cluster.hosts, " hosts"));
   }
   if (!cluster.events.empty()) {

@@ -160,8 +160,9 @@ TEST_F(StepReplayTest, OthersAreRefused) {
   EXPECT_NE(error("dgx-a100:2").find("the recording is of h100"), std::string::npos);
   EXPECT_EQ(error("dgx-h100:1"), "16 ranks (dp=16), 8 to a host, need more than its 1 hosts");
   EXPECT_EQ(error("dgx-h100:2"), "");
-  run_.record.gpus = 16;
-  EXPECT_NE(error("dgx-h100:2").find("in the recording 16 of each had a rank"), std::string::npos);
+  const auto dense = *ScaledRanks::Create(record, RankAxes({{"dp", 8}}), {{"dp", 16}}, 16);
+  EXPECT_EQ(Replay(record, periods, dense, *FindCluster("dgx-h100:2")).status().message(),
+            "its hosts have 8 GPUs, for 16 ranks of each");
 }
 
 TEST_F(StepReplayTest, WhoWaitsInVainIsNamed) {

@@ -397,7 +397,8 @@ absl::StatusOr<StepRecord> ParseStepRecord(const std::string& text) {
     record.ranks.push_back(RankOf(reader, item, record));
     if (!reader.error().empty()) break;
   }
-  if (reader.error().empty() && record.ranks.empty()) reader.Fail("it has no rank");
+  if (reader.error().empty() && record.ranks.empty())
+    reader.Fail("no process took part in NCCL operations with one GPU");
   if (reader.error().empty()) CheckRanks(reader, record);
   if (!reader.error().empty()) return absl::InvalidArgumentError(reader.error());
   return record;

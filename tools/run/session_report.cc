@@ -124,6 +124,10 @@ void SessionReport::WriteStep() {
   record.sms = static_cast<uint32_t>(from_.plan->profile.sms());
   record.memory_bytes_per_s = from_.cluster->model().memory_bytes_per_s();
   const std::string& file = from_.options->record_step;
+  if (record.ranks.empty()) {
+    LogWarning(absl::StrCat(
+        file, " has nothing to replay: no process took part in NCCL operations with one GPU"));
+  }
   const bool truncated = std::any_of(record.roles.begin(), record.roles.end(),
                                      [](const auto& role) { return role.truncated; });
   if (truncated) {
@@ -206,7 +210,8 @@ void SessionReport::TellWhetherItRepeats() {
   if (counters.slept + counters.ran_long + counters.not_born + counters.stopped == 0) return;
   LogWarning(absl::StrFormat(
       "threads of one process ran beside each other: %d times one slept in a system call that is "
-      "not simulated, %d times one ran for long without any, %d new ones made none, %d were stopped "
+      "not simulated, %d times one ran for long without any, %d new ones made none, %d were "
+      "stopped "
       "by a debugger; in another run times may differ by microseconds",
       counters.slept, counters.ran_long, counters.not_born, counters.stopped));
 }

@@ -22,7 +22,7 @@ LIBRARY = os.path.abspath(os.path.join(os.path.dirname(PHANTORA_RECORD),
 PROFILES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../profiles/data")
 DRIVERS = ("535.261.03", "550.163.01")
 A100, H100, H200 = "a100-sxm4-80gb", "h100-sxm5-80gb", "h200-sxm5-141gb"
-# What README says to record for a personality.
+# What RECORDING says to record for a personality.
 ASK_ALL = ("nvidia-smi -q >&2; nvidia-smi --query-gpu=power.limit --format=csv >&2; " +
            PROGRAMS["init_attributes"])
 # Of the conformance programs, a few that are quick and ask for much.

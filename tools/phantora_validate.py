@@ -6,7 +6,8 @@ them with numbers that were measured and published.
   phantora-validate CASE...              case files, folders of them, or names of cases
   phantora-validate --list               names the cases and their numbers, runs nothing
   phantora-validate --real               also runs those of one GPU on this machine's, if it has one
-  phantora-validate --update README.md   also writes the tables of that file and of test/validation
+  phantora-validate --update docs/ACCURACY.md
+                                         also writes the tables of that file and of test/validation
 
 Exit status: 0 if all numbers are within tolerance, or known to miss, with a reason; 1 if others miss or a
 command failed; 2 if a case or an option is wrong. test/validation/README.md says how cases are written.
@@ -205,7 +206,7 @@ def update(name, results):
     missing = [case.name for case in everything if case.name not in {result.case.name for result in merged}]
     write(CASES / "results.json", outcomes.to_json(merged))
     write(CASES / "results.md", f"# Simulated beside published\n\nWritten by `tools/phantora_validate.py --update "
-          f"README.md`. Errors are simulated / published - 1.\n\n{tables.full(merged)}"
+          f"docs/ACCURACY.md`. Errors are simulated / published - 1.\n\n{tables.full(merged)}"
           + (f"\nNever run: {', '.join(missing)}.\n" if missing else ""))
 
 

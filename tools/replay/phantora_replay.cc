@@ -252,15 +252,19 @@ int Run(Options options) {
     if (!cluster.ok()) return Fail(std::string(cluster.status().message()));
     const auto to = scale->empty() ? ScaleToFill(*record, known, *cluster, options.gpus) : scale;
     if (!to.ok()) return Fail(name, to.status());
-    const auto fitted = second ? Fit(*record, known, *periods, *second, *to) : *record;
-    if (!fitted.ok()) return Fail(name, fitted.status());
-    const auto scaled = ScaledRanks::Create(*fitted, known, *to, options.gpus, second.has_value());
+    absl::StatusOr<StepRecord> fitted;
+    if (second) {
+      fitted = Fit(*record, known, *periods, *second, *to);
+      if (!fitted.ok()) return Fail(name, fitted.status());
+    }
+    const StepRecord& replayed = second ? *fitted : *record;
+    const auto scaled = ScaledRanks::Create(replayed, known, *to, options.gpus, second.has_value());
     if (!scaled.ok()) return Fail(name, scaled.status());
     if (!slower->empty() && slower->rbegin()->first >= scaled->axes().ranks()) {
       return Fail(absl::StrCat(name, ": --straggler ", slower->rbegin()->first, ": it has ",
                                scaled->axes().ranks(), " ranks"));
     }
-    const auto step = Replay(*fitted, *periods, *scaled, *cluster, options.replay);
+    const auto step = Replay(replayed, *periods, *scaled, *cluster, options.replay);
     if (!step.ok()) return Fail(name, step.status());
     const ReplayedStep::Role& rank = step->roles[0];
     const double time = Milliseconds(rank.time);
@@ -273,7 +277,7 @@ int Run(Options options) {
                 MiB(memory));
     rows.push_back(JsonOf(name, *step, *scaled));
     if (!options.trace.empty()) {
-      const auto written = WriteReplayedTrace(*fitted, *scaled, *step, options.trace);
+      const auto written = WriteReplayedTrace(replayed, *scaled, *step, options.trace);
       if (!written.ok()) return Fail(std::string(written.message()));
     }
     if (options.roles) {

@@ -55,10 +55,6 @@ struct Use {
   bool exchanges = false, sends = false;
 };
 
-bool IsMessage(const StepRecord::Entry& entry) {
-  return entry.operation == nccl::Operation::kSend || entry.operation == nccl::Operation::kReceive;
-}
-
 // Along which axes ranks of a communicator differ.
 std::vector<size_t> AxesOf(const RankAxes& axes, const std::vector<int>& members) {
   std::vector<size_t> found;

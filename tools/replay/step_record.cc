@@ -305,6 +305,10 @@ void CheckRanks(Reader& reader, const StepRecord& record) {
 
 }  // namespace
 
+bool IsMessage(const StepRecord::Entry& entry) {
+  return entry.operation == nccl::Operation::kSend || entry.operation == nccl::Operation::kReceive;
+}
+
 nccl::Entry EntryOf(const StepRecord::Entry& entry, int rank, int ranks) {
   nccl::Entry made{};
   made.operation = entry.operation;

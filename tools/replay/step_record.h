@@ -117,6 +117,9 @@ struct StepRecord {
   std::vector<Rank> ranks;
 };
 
+// A send or a receive.
+bool IsMessage(const StepRecord::Entry& entry);
+
 // What a rank of a communicator of `ranks` ranks brings to it, without addresses.
 nccl::Entry EntryOf(const StepRecord::Entry& entry, int rank, int ranks);
 

@@ -35,10 +35,8 @@ std::optional<int> StepTables::AddOperation(Described described,
     entries.push_back(kept);
   }
   const auto messages =
-      std::stable_partition(entries.begin(), entries.end(), [](const StepRecord::Entry& entry) {
-        return entry.operation != nccl::Operation::kSend &&
-               entry.operation != nccl::Operation::kReceive;
-      });
+      std::stable_partition(entries.begin(), entries.end(),
+                            [](const StepRecord::Entry& entry) { return !IsMessage(entry); });
   std::stable_sort(messages, entries.end(), [](const auto& a, const auto& b) {
     return std::pair(a.peer, a.operation) < std::pair(b.peer, b.operation);
   });

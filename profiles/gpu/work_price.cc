@@ -52,14 +52,22 @@ double TrafficSeconds(const KernelWork& work, WorkFamily family, const GpuRates&
   const double memory = rates.memory_bytes_per_s * rates.memory;
   // Products have large blocks that load ahead; of others it is known how many threads ask.
   double most = rates.cache_bytes_per_s;
-  if (work.blocks > 0 && !IsProduct(family) && family != WorkFamily::kAttention) {
+  if (work.blocks > 0 && !IsProduct(family) && family != WorkFamily::kAttention &&
+      family != WorkFamily::kPeers) {
     most = std::min(most, std::min<double>(work.blocks, sms) * rates.sm_bytes_per_s);
-    most = std::min(most, std::min(work.threads, sms * kThreadsPerSm) * kBytesUnderWay /
-                              rates.memory_latency_s);
+    if (work.rounds <= 0) {
+      most = std::min(most, std::min(work.threads, sms * kThreadsPerSm) * kBytesUnderWay /
+                                rates.memory_latency_s);
+    }
   }
   const double in_cache =
       rates.cache_bytes > 0 ? std::max(0.0, 1 - work.bytes / rates.cache_bytes) : 0;
-  return work.bytes * (in_cache / most + (1 - in_cache) / std::min(memory, most));
+  // One round of those threads that there is room for after the other.
+  const double latency = in_cache * rates.cache_latency_s + (1 - in_cache) * rates.memory_latency_s;
+  const double waiting =
+      work.rounds * latency * std::max(1.0, work.threads / (sms * kThreadsPerSm));
+  return std::max(waiting,
+                  work.bytes * (in_cache / most + (1 - in_cache) / std::min(memory, most)));
 }
 
 }  // namespace
@@ -88,6 +96,7 @@ absl::StatusOr<GpuRates> FindGpuRates(const std::string& gpu) {
       rates.clock_under_load = json.at("clock_under_load");
       rates.smallest_kernel_s = json.at("smallest_kernel_us").get<double>() * 1e-6;
       rates.wave_s = json.at("wave_us").get<double>() * 1e-6;
+      rates.cache_latency_s = json.at("cache_latency_us").get<double>() * 1e-6;
       rates.memory_latency_s = json.at("memory_latency_us").get<double>() * 1e-6;
       for (size_t i = 0; i < rates.error.size(); ++i) {
         rates.error[i] = json.at("error").at(Name(static_cast<WorkFamily>(i)));

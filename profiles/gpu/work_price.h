@@ -24,7 +24,8 @@ struct GpuRates {
   double clock_under_load = 1;
   double smallest_kernel_s = 0;
   double wave_s = 0;            // until a wave of thread blocks computes at full speed
-  double memory_latency_s = 0;  // of a load
+  double memory_latency_s = 0;  // of a load, beside many others
+  double cache_latency_s = 0;   // of one that the second-level cache has
   std::array<double, kWorkFamilies> error{};  // relative, of a price made from these
 };
 

@@ -149,7 +149,7 @@ absl::StatusOr<KernelRows> KernelRows::Parse(std::string_view text, const GpuRat
 absl::StatusOr<KernelRows> KernelRows::Find(const std::string& gpu, const GpuRates& rates,
                                             int sms) {
   std::string text;
-  for (const char* name : {"kernels.tsv", "measured_kernels.tsv"}) {
+  for (const char* name : {"kernels.tsv", "measured_kernels.tsv", "peers.tsv"}) {
     const std::string path = absl::StrCat("profiles/data/", gpu, "/", name);
     for (const EmbeddedFile& file : EmbeddedData()) {
       if (file.name == path) absl::StrAppend(&text, std::string(file.content), "\n");

@@ -1,5 +1,5 @@
-// Measured kernels: profiles/data/<gpu>/kernels.tsv, what others have published, and measured_kernels.tsv, which
-// phantora_bench.py has measured.
+// Measured kernels: profiles/data/<gpu>/kernels.tsv, what others have published, measured_kernels.tsv, which
+// phantora_bench.py has measured, and peers.tsv, of kernels of several GPUs (tools/prices/import_peers.py).
 #ifndef PHANTORA_PROFILES_KERNELS_KERNEL_ROWS_H_
 #define PHANTORA_PROFILES_KERNELS_KERNEL_ROWS_H_
 

@@ -4,7 +4,9 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <map>
 #include <optional>
+#include <utility>
 
 namespace phantora {
 namespace {
@@ -41,7 +43,11 @@ enum Operation : uint32_t {
   kUniformAdd = 0x090,
   kUniformConstant = 0x0b9,  // ULDC
   kSpecialFunction = 0x108,
+  kReadSpecial = 0x119,  // S2R
+  kFirstControl = 0x140,
   kBranch = 0x147,
+  kExit = 0x14d,
+  kLastControl = 0x15f,
   kGlobalLoad = 0x181,
   kLoadConstant = 0x182,  // LDC
   kGlobalStore = 0x186,
@@ -50,7 +56,7 @@ enum Operation : uint32_t {
   kGlobalToShared = 0x1ae,  // LDGSTS
   kGroupMatrix = 0x1f0,     // HGMMA, 64 x N x 16 by four warps
 };
-constexpr uint32_t kImmediate = 4, kConstantBank = 5;
+constexpr uint32_t kRegisters = 1, kImmediate = 4, kConstantBank = 5;
 
 struct Instruction {
   explicit Instruction(const uint8_t* at) {
@@ -79,6 +85,8 @@ struct Instruction {
   // The predicate that guards it, and the one that a comparison sets; 7 is always true.
   uint32_t guard() const { return low >> 12 & 7; }
   uint32_t compared() const { return high >> 17 & 7; }
+  uint32_t third() const { return high & 0xff; }
+  bool guarded() const { return (low >> 12 & 0xf) != 7; }
   bool uniform() const { return operation() == kUniformAdd || operation() == kUniformConstant; }
 };
 
@@ -96,19 +104,34 @@ class Reader {
       part.trips = TripsOf(i);
       summary.parts.push_back(part);
     }
+    const Way none = {summary.parts};
+    Way way = none, longest = none;
+    std::map<size_t, Way> joining;  // by where
+    bool alive = true;
     for (size_t i = 0; i < count_; ++i) {
-      const Instruction instruction = At(i);
-      CodeSummary::Part& part = summary.parts[part_of_[i]];
-      if (const uint32_t loaded = LoadedBy(instruction); loaded > 0) {
-        (instruction.kept() ? part.kept : part.loaded) += loaded, summary.loaded += loaded;
-      } else if (instruction.operation() == kGlobalStore) {
-        part.stored += instruction.width(), summary.stored += instruction.width();
-      } else if (instruction.operation() == kSelect || instruction.operation() == kFloatSelect) {
-        ++summary.selects;
-      } else {
-        Arithmetic(instruction, part);
+      if (const auto joined = joining.find(i); joined != joining.end()) {
+        if (!alive || way < joined->second) way = std::move(joined->second);
+        joining.erase(joined);
+      } else if (!alive) {
+        way = none;  // who comes here is not known
       }
+      alive = true;
+      const Instruction instruction = At(i);
+      Do(instruction, i, summary, way);
+      const bool goes = instruction.operation() == kBranch, ends = instruction.operation() == kExit;
+      if (!goes && !ends) continue;
+      if (goes) {
+        if (const auto to = TargetOf(i); to && *to > i) {
+          auto& there = joining.try_emplace(*to, way).first->second;
+          if (there < way) there = way;
+        }
+      } else if (longest < way) {
+        longest = way;
+      }
+      alive = instruction.guarded();
     }
+    if (alive && longest < way) longest = std::move(way);
+    summary.parts = std::move(longest.parts);
     return summary;
   }
 
@@ -117,12 +140,78 @@ class Reader {
     size_t begin, end;   // instructions, both in it
     uint32_t outer = 0;  // part
   };
+  // Through the code, as far as it has come.
+  struct Way {
+    std::vector<CodeSummary::Part> parts;
+    double bytes = 0;  // of all parts, each once
+    // In latencies of memory: the present, and when what was loaded into a register is there.
+    double now = 0;
+    std::array<double, 256> there{};
+
+    bool operator<(const Way& other) const {
+      return std::pair(bytes, now) < std::pair(other.bytes, other.now);
+    }
+  };
   struct Value {
     double constant = 0;
     int32_t parameter_at = -1;
   };
 
   Instruction At(size_t index) const { return Instruction(code_.data() + index * kInstruction); }
+
+  void Do(const Instruction& instruction, size_t index, CodeSummary& summary, Way& way) const {
+    CodeSummary::Part& part = way.parts[part_of_[index]];
+    const double before = way.now;
+    const uint32_t loaded = LoadedBy(instruction);
+    Wait(instruction, way);
+    part.rounds += way.now - before;
+    if (loaded > 0) {
+      (instruction.kept() ? part.kept : part.loaded) += loaded, summary.loaded += loaded;
+      way.bytes += loaded;
+      if (instruction.operation() == kGlobalLoad) {
+        for (uint32_t i = 0; i < std::max(1U, loaded / 4); ++i) {
+          const uint32_t into = instruction.result() + i;
+          if (into < kZeroRegister) way.there[into] = way.now + 1;
+        }
+      }
+    } else if (instruction.operation() == kGlobalStore) {
+      part.stored += instruction.width(), summary.stored += instruction.width();
+      way.bytes += instruction.width();
+    } else if (instruction.operation() == kSelect || instruction.operation() == kFloatSelect) {
+      ++summary.selects;
+    } else {
+      Arithmetic(instruction, part);
+    }
+  }
+
+  // Until what it reads or writes is there.
+  static void Wait(const Instruction& instruction, Way& way) {
+    const uint32_t operation = instruction.operation();
+    if (operation >= kFirstControl && operation <= kLastControl) return;
+    const auto wait = [&way](uint32_t on) {
+      if (on < kZeroRegister) way.now = std::max(way.now, way.there[on]);
+    };
+    const bool memory = operation == kGlobalLoad || operation == kGlobalStore ||
+                        operation == kReduce || operation == kAtomic ||
+                        operation == kGlobalToShared;
+    if (memory) {
+      wait(instruction.first()), wait(instruction.first() + 1);  // an address
+      if (operation == kGlobalStore) {
+        for (uint32_t i = 0; i < std::max(1U, instruction.width() / 4); ++i) {
+          wait(instruction.second() + i);
+        }
+        return;
+      }
+      wait(instruction.result());
+      return;
+    }
+    if (operation != kReadSpecial) {
+      if (operation != kMove) wait(instruction.first());
+      if (const uint32_t form = instruction.form(); form == kRegisters) wait(instruction.second());
+      if (operation != kMove) wait(instruction.third());
+    }
+    wait(instruction.result());
+  }
 
   static uint32_t LoadedBy(const Instruction& instruction) {
     switch (instruction.operation()) {
@@ -169,18 +258,24 @@ class Reader {
     }
   }
 
-  // Where a branch goes, as an instruction; nothing if that is not backwards.
-  std::optional<size_t> BackTo(size_t index) const {
+  // Where a branch goes, as an instruction; nothing if that is before the code.
+  std::optional<size_t> TargetOf(size_t index) const {
     const Instruction branch = At(index);
-    if (branch.operation() != kBranch) return std::nullopt;
     // In words from the next instruction: signed, from bit 34 on. Hopper has its low eight
     // bits in bits 16 to 23, before it they are 0 there.
     const auto upper = static_cast<int64_t>(static_cast<int32_t>(branch.low >> 32) >> 2);
     const int64_t hopper = upper * 256 + branch.result();
     const int64_t words = branch.result() != 0 || upper % 4 != 0 ? hopper : upper;
     const int64_t to = static_cast<int64_t>(index) + 1 + (words >= 0 ? words / 4 : -(-words / 4));
-    if (to < 0 || to >= static_cast<int64_t>(index)) return std::nullopt;
+    if (to < 0) return std::nullopt;
     return static_cast<size_t>(to);
+  }
+
+  // Nothing if it is no branch, or not backwards.
+  std::optional<size_t> BackTo(size_t index) const {
+    if (At(index).operation() != kBranch) return std::nullopt;
+    const auto to = TargetOf(index);
+    return to && *to < index ? to : std::nullopt;
   }
 
   void FindLoops() {

@@ -9,8 +9,9 @@
 
 namespace phantora {
 
-// Global loads and stores, floating-point arithmetic, and the loops around them. A look at
-// each instruction by itself: what is predicated off, and both sides of a branch, count.
+// Global loads and stores, floating-point arithmetic, and the loops around them, on the way through
+// the code that moves most: of two sides of a branch the other does not count (kernels that
+// torch.compile fuses have one for each part of their grid). What is predicated off counts.
 struct CodeSummary {
   // How often a loop is run: up to `bound`, to which a parameter of the launch may be added,
   // in steps.
@@ -25,11 +26,14 @@ struct CodeSummary {
     double loaded = 0, stored = 0;       // bytes
     double kept = 0;                     // bytes loaded that are asked to be kept in the cache
     double flops = 0, tensor_flops = 0;  // by ordinary units, by tensor cores
-    uint32_t outer = 0;                  // the part around it, which comes before
+    // Latencies of memory that the thread waits for one after the other: a load that is asked for
+    // before the last one is used costs none of its own.
+    double rounds = 0;
+    uint32_t outer = 0;  // the part around it, which comes before
     Trips trips;
   };
 
-  uint32_t loaded = 0, stored = 0;  // bytes of all parts, once
+  uint32_t loaded = 0, stored = 0;  // bytes of all code, once
   uint32_t selects = 0;             // instructions that choose between two values
   std::vector<Part> parts = {Part()};
 };

@@ -1,5 +1,7 @@
 // Attention of FlashAttention 3: forward, for Hopper.
 #include <algorithm>
+#include <cmath>
+#include <iterator>
 #include <vector>
 
 #include "profiles/work/attention_sequences.h"
@@ -11,15 +13,25 @@ namespace {
 
 // Where the only parameter, a struct of 2,176 bytes, keeps what says the size: mainloop, epilogue
 // and scheduler of hopper/mainloop_fwd_sm90_tma_gmma_ws.hpp. Seen in the launches of vLLM 0.8.5's
-// build for attention of known size. Offsets from the struct; i32, and pointers of 64 bits.
+// and 0.12.0's builds for attention of known size. Offsets from the struct; i32, and pointers of 64
+// bits.
 constexpr uint32_t kBytes = 2176;
 constexpr uint32_t kRows = 0x8, kWidth = 0xc, kHeads = 0x10;  // of queries; rows of all sequences
-constexpr uint32_t kKeys = 0x70, kKeyWidth = 0x74, kKvHeads = 0x78;  // keys, or of a page
-constexpr uint32_t kBatch = 0xd4;
-constexpr uint32_t kMostKeys = 0x170;  // of a sequence
-constexpr uint32_t kPageTable = 0x198;
 constexpr uint32_t kWindowLeft = 0x61c, kSplits = 0x624;
 constexpr uint32_t kQueryStarts = 0x630, kKeyStarts = 0x638, kUsedKeys = 0x650;  // pointers
+// What differs between builds: where strides of queries and values end.
+struct Layout {
+  uint32_t keys, key_width, kv_heads;  // keys, or of a page
+  uint32_t batch;
+  uint32_t most_keys;  // of a sequence
+  uint32_t page_table;
+};
+constexpr Layout kLayouts[] = {
+    {0x70, 0x74, 0x78, 0xd4, 0x170, 0x198},  // 0.8.5
+    {0x68, 0x6c, 0x70, 0xcc, 0x168, 0x190},  // 0.12.0
+};
+// Keys that a thread block takes at a time, at least.
+constexpr double kLeastKeys = 64;
 
 class Flash3Forward : public WorkForm {
  public:
@@ -41,13 +53,19 @@ class Flash3Forward : public WorkForm {
     work.precision = precision_;
     const auto number = [&](uint32_t at) -> double { return launch.At<int32_t>(offset_ + at); };
     const auto pointer = [&](uint32_t at) { return launch.At<uint64_t>(offset_ + at); };
-    const double rows = number(kRows), heads = number(kHeads), width = number(kWidth),
-                 kv_heads = number(kKvHeads), batch = number(kBatch);
-    for (const double size : {rows, heads, width, kv_heads, batch}) {
-      work.checked &= size >= 1 && size < kLargestDimension;
-    }
-    work.checked &= number(kKeyWidth) == width && heads >= kv_heads && batch < kMostSequences;
+    const double rows = number(kRows), heads = number(kHeads), width = number(kWidth);
+    const auto fits = [&](const Layout& layout) {
+      const double kv_heads = number(layout.kv_heads), batch = number(layout.batch);
+      bool possible = number(layout.key_width) == width && heads >= kv_heads;
+      for (const double size : {rows, heads, width, kv_heads, batch}) {
+        possible &= size >= 1 && size < kLargestDimension;
+      }
+      return possible && batch < kMostSequences;
+    };
+    const auto* const layout = std::find_if(std::begin(kLayouts), std::end(kLayouts), fits);
+    work.checked = layout != std::end(kLayouts);
     if (!work.checked) return work;
+    const double kv_heads = number(layout->kv_heads), batch = number(layout->batch);
 
     const auto count = static_cast<size_t>(batch);
     std::vector<int32_t> queries(count, static_cast<int32_t>(rows)), keys;
@@ -57,15 +75,15 @@ class Flash3Forward : public WorkForm {
         work.guessed = true;
       }
     }
-    const double most_keys = std::max(1.0, number(kMostKeys));
+    const double most_keys = std::max(1.0, number(layout->most_keys));
     if (const uint64_t used = pointer(kUsedKeys); used != 0) {
       keys = ReadLengths(launch, used, count);
     } else if (const uint64_t starts = pointer(kKeyStarts); starts != 0) {
       keys.resize(count);
-      if (!LengthsFromStarts(ReadLengths(launch, starts, count + 1), number(kKeys), keys))
+      if (!LengthsFromStarts(ReadLengths(launch, starts, count + 1), number(layout->keys), keys))
         keys.clear();
     } else {
-      keys.assign(count, static_cast<int32_t>(number(kKeys)));
+      keys.assign(count, static_cast<int32_t>(number(layout->keys)));
     }
     const auto possible = [](int32_t each) { return each >= 0 && each < kLargestDimension; };
     if (keys.empty() || !std::all_of(keys.begin(), keys.end(), possible)) {
@@ -82,15 +100,27 @@ class Flash3Forward : public WorkForm {
                  work);
     // Beside it: what is new goes into the cache, parts are added up.
     const double bytes = Bytes(precision_);
-    if (pointer(kPageTable) != 0) work.beside_bytes = 4 * bytes * rows * kv_heads * width;
-    const double splits = number(kSplits);
-    if (splits > 1 && splits < kLargestDimension) {
-      work.beside_bytes += rows * heads * width * (4 * splits + 2);
+    if (pointer(layout->page_table) != 0) {
+      work.beside_bytes = 4 * bytes * rows * kv_heads * width;
     }
+    const double splits = SplitsOf(launch, number(kSplits), keys, kv_heads);
+    if (splits > 1) work.beside_bytes += rows * heads * width * (4 * splits + 2);
     return work;
   }
 
  private:
+  // Into how many parts keys are split. The launch says how many at most; how many it is to be is
+  // found on the GPU (prepare_varlen_num_blocks): as many as fill its SMs, of which a launch of
+  // this kernel has one block each, and no more than there are blocks of keys.
+  static double SplitsOf(const LaunchShape& launch, double most, const std::vector<int32_t>& keys,
+                         double kv_heads) {
+    if (most <= 1 || most >= kLargestDimension) return 1;
+    const double longest = *std::max_element(keys.begin(), keys.end());
+    const double work = static_cast<double>(keys.size()) * kv_heads;
+    const double filling = std::ceil(static_cast<double>(launch.blocks()) / work);
+    return std::clamp(std::min(filling, std::ceil(longest / kLeastKeys)), 1.0, most);
+  }
+
   const uint32_t offset_;
   MathPrecision precision_;
   bool causal_ = false, local_ = false;
@@ -103,19 +133,32 @@ class Flash3Combine : public WorkForm {
 
   KernelWork Of(const LaunchShape& launch) const override {
     KernelWork work;
-    work.bytes = 1;
-    for (const uint32_t at : {0x8, 0xc, 0x14}) {  // rows, width, heads
-      const double size = launch.At<int32_t>(offset_ + at);
-      work.checked &= size >= 1 && size < kLargestDimension;
-      work.bytes *= size;
-    }
-    const double splits = launch.At<int32_t>(offset_ + 0x10);
-    work.checked &= splits >= 1 && splits < kLargestDimension;
-    work.bytes *= 4 * splits + 2;
+    // Newer builds (vLLM 0.12.0's) have a flag before it.
+    work.checked = At(launch, 0, work) || At(launch, 8, work);
     return work;
   }
 
  private:
+  static constexpr double kWidest = 512;  // heads
+  static constexpr double kSms = 132;     // of Hopper, for which alone it is
+
+  bool At(const LaunchShape& launch, uint32_t shift, KernelWork& work) const {
+    const auto number = [&](uint32_t at) -> double {
+      return launch.At<int32_t>(offset_ + shift + at);
+    };
+    const double rows = number(0x8), width = number(0xc), splits = number(0x10),
+                 heads = number(0x14);
+    for (const double size : {rows, width, splits, heads}) {
+      if (size < 1 || size >= kLargestDimension) return false;
+    }
+    if (width > kWidest) return false;
+    // As many parts as there is room for in a captured graph; of how many sequences, whose parts
+    // fill the GPU, it has no word: of as many as rows at most.
+    const double filling = std::ceil(kSms / rows);
+    work.bytes = rows * width * heads * (4 * std::min(splits, filling) + 2);
+    return true;
+  }
+
   const uint32_t offset_;
 };
 

@@ -40,6 +40,7 @@ class CodeWork : public WorkForm {
       kept += turns[i] * part.kept;
       flops += turns[i] * part.flops;
       tensor_flops += turns[i] * part.tensor_flops;
+      work.rounds += turns[i] * part.rounds;
     }
     const auto threads = static_cast<double>(launch.threads());
     work.bytes = threads * moved;

@@ -24,9 +24,10 @@ enum class WorkFamily {
   kLayout,     // concatenation, changes of format
   kImage,      // pooling, batch norm, interpolation
   kGenerated,  // by Triton for torch.compile: what its code does, loops included
+  kPeers,      // of several GPUs, which read each other's memory; shape: GPUs, bytes
   kOther,      // a rule of its own, bound by memory
 };
-inline constexpr int kWorkFamilies = 14;
+inline constexpr int kWorkFamilies = 15;
 const char* Name(WorkFamily family);
 
 enum class MathPrecision { kFp64, kFp32, kTf32, kFp16, kBf16, kFp8, kInt8 };
@@ -69,6 +70,8 @@ struct KernelWork {
   // waves can be counted; 0 if that is not known.
   double tiles = 0;
   double blocks = 0, threads = 0;  // of the launch
+  // Latencies of memory that a thread waits for one after the other; 0 if that is not known.
+  double rounds = 0;
   // What other launches move that are measured together with this one: that adds up the parts of a
   // product, that makes fp8 of its input, that writes keys and values into the cache.
   double beside_bytes = 0;

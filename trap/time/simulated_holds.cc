@@ -132,7 +132,8 @@ void SimulatedTime::PassOverLoop(Process& process, pid_t thread) {
 
 SpinLoops::Turn SimulatedTime::LookInVain(Process& process, pid_t thread) {
   const auto used = [&] { return clocks_.ProcessorTimeOf(thread); };
-  const SpinLoops::Turn turn = spins_.LooksInVain(process.id, thread, process.now, used);
+  const SpinLoops::Turn turn =
+      spins_.LooksInVain(process.id, thread, process.now, others_rest_, used);
   clocks_.ExcludeProcessorTime(process, turn.spent);
   // Where all go in the order of time, one that spins on may have found something, and have
   // written to others, when somebody has let it look.

@@ -85,6 +85,7 @@ void SimulatedTime::Runs(pid_t thread, pid_t process) {
   let_go_ = true;
   ++gone_;
   runner_ = thread;
+  others_rest_ &= thread != 0 && spins_.Spins(thread);
   let_go_since_ = RealNow();
 }
 
@@ -318,6 +319,7 @@ bool SimulatedTime::MayPass(VirtualTime to, NotifyListener& listener, bool again
     return MayPass(to, listener, true, before);
   }
   quiet_ = !somebody_ahead;
+  others_rest_ = quiet_;
   sole_runner_ = 0;
   return true;
 }

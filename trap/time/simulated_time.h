@@ -338,6 +338,8 @@ class SimulatedTime {
   // and has not been seen to do anything but wait.
   bool quiet_ = false;
   pid_t sole_runner_ = 0;
+  // Nobody has gone on since everybody was found blocked but those that spin.
+  bool others_rest_ = false;
   // A thread was answered, the last one this, and has not been heard of since.
   bool let_go_ = false;
   uint64_t gone_ = 0;         // how many were answered so far

@@ -15,22 +15,25 @@ int64_t SpinLoops::TakeSpent(Loop& loop, int64_t processor_time) {
   const int64_t before = std::exchange(loop.processor_time, processor_time);
   if (before < 0) return 0;
   const int64_t spent = processor_time - before;
-  return spent > kLongestTurnNs ? -1 : std::max<int64_t>(spent, 0);
+  if (spent <= kLongestTurnNs) return std::max<int64_t>(spent, 0);
+  loop.is_long = true;
+  return loop.looks > kFreeLooks && loop.long_turns + 1 < kLongTurns ? 0 : -1;
 }
 
 SpinLoops::Turn SpinLoops::LooksInVain(pid_t process, pid_t thread, VirtualTime now,
-                                       ProcessorTime processor_time) {
+                                       bool others_rest, ProcessorTime processor_time) {
   if (loops_.size() >= kMostLoops) loops_.clear();
   Loop& loop = loops_[thread];
   Turn turn;
   if (loop.looks > 0) turn.spent = TakeSpent(loop, processor_time());
+  loop.long_turns = std::exchange(loop.is_long, false) ? loop.long_turns + 1 : 0;
   if (loop.looks == 0 || turn.spent < 0) {
     loop = {.process = process, .since = now, .processor_time = loop.processor_time};
     turn.spent = 0;
   }
   turn.spins = ++loop.looks > kFreeLooks;
   turn.begins_to = loop.looks == kFreeLooks + 1;
-  const VirtualTime since = std::max(loop.since, last_stop_);
+  const VirtualTime since = others_rest ? loop.since : std::max(loop.since, last_stop_);
   const VirtualSpan passed = now > since ? now - since : VirtualSpan();
   turn.step = std::clamp(VirtualSpan::Picoseconds(passed.picoseconds() / kStepsOfLoop),
                          kShortestStep, kLongestStep);

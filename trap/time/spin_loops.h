@@ -17,16 +17,19 @@ namespace phantora {
 // a receive that would block. Who makes several in a row, and little else, spins. Then a look is a
 // wait: the thread looks again when somebody else has stopped, at that one's time, since he may
 // have written what it waits for; and, because it may wait for time to pass or for one who runs on
-// without a stop, each time after a sixteenth of what has passed since anybody has stopped, between
-// a microsecond and 10 ms. So it is never much later than who hands over to it, and what the looks
-// themselves take is in nobody's clock. Not thread-safe.
+// without a stop, by itself: after a sixteenth of what it has waited, and while others run of what
+// has passed since anybody has stopped, between a microsecond and 10 ms. So it is never much later
+// than who hands over to it, and what the looks themselves take is in nobody's clock. Not
+// thread-safe.
 class SpinLoops {
  public:
   // As many looks are taken as they come.
   static constexpr uint32_t kFreeLooks = 2;
   // Processor time between two looks, ns: more is work. (A turn of a loop in Python is some
-  // microseconds, and a trapped call some more.)
+  // microseconds, and a trapped call some more.) One such turn counts, but does not end a loop that
+  // there is: an interrupt is in the processor time of whom it interrupts.
   static constexpr int64_t kLongestTurnNs = 50'000;
+  static constexpr int kLongTurns = 2;  // one after the other, and the thread works
   static constexpr VirtualSpan kShortestStep = VirtualSpan::Microseconds(1);
   static constexpr VirtualSpan kLongestStep = VirtualSpan::Microseconds(10'000);
   static constexpr int64_t kStepsOfLoop = 16;
@@ -38,8 +41,10 @@ class SpinLoops {
   };
   // ns that a thread has used so far. Asked for only where it is needed: it takes looks at /proc.
   using ProcessorTime = absl::FunctionRef<int64_t()>;
-  // `thread` looks in vain at `now`.
-  Turn LooksInVain(pid_t process, pid_t thread, VirtualTime now, ProcessorTime processor_time);
+  // `thread` looks in vain at `now`. `others_rest`: since all others were found blocked nobody has
+  // gone on but those that spin.
+  Turn LooksInVain(pid_t process, pid_t thread, VirtualTime now, bool others_rest,
+                   ProcessorTime processor_time);
   // It reads a clock: on the way, if it spins. ns of its processor time that were for the loop.
   int64_t ReadsClock(pid_t thread, ProcessorTime processor_time);
   bool Spins(pid_t thread) const;
@@ -58,8 +63,10 @@ class SpinLoops {
     uint32_t looks = 0;
     VirtualTime since;
     int64_t processor_time = -1;  // at its last look but the first; -1: not known
+    int long_turns = 0;           // one after the other, without this one
+    bool is_long = false;         // this one is
   };
-  // What it has used since it was asked last; -1: it has worked, and the loop is over.
+  // What it has used for the loop since it was asked last; -1: it has worked, and the loop is over.
   static int64_t TakeSpent(Loop& loop, int64_t processor_time);
 
   absl::flat_hash_map<pid_t, Loop> loops_;  // by thread

@@ -18,7 +18,8 @@ class SpinLoopsTest : public ::testing::Test {
  protected:
   SpinLoops::Turn Look(int64_t microseconds, int64_t used = 0, pid_t thread = kThread) {
     processor_time_ += used;
-    return loops_.LooksInVain(kRank, thread, At(microseconds), [this] { return Used(); });
+    return loops_.LooksInVain(kRank, thread, At(microseconds), others_rest_,
+                              [this] { return Used(); });
   }
   int64_t Used() {
     ++asked_;
@@ -36,6 +37,7 @@ class SpinLoopsTest : public ::testing::Test {
   }
 
   SpinLoops loops_;
+  bool others_rest_ = false;
   int64_t processor_time_ = 0;
   int asked_ = 0;
 };
@@ -78,7 +80,31 @@ TEST_F(SpinLoopsTest, ProcessorTimeOfLooksIsTold) {
   EXPECT_EQ(Look(0, 4'000).spent, 4'000) << "since the clock was read";
   processor_time_ += kWork;
   EXPECT_EQ(ReadClock(kThread), 0) << "that was work";
-  EXPECT_EQ(Look(0, 4'000).spent, 0) << "a new loop";
+  EXPECT_EQ(Look(0, 4'000).spent, 4'000) << "the loop goes on";
+}
+
+TEST_F(SpinLoopsTest, OneLongTurnDoesNotEndALoop) {
+  Spin(0);
+  for (int i = 0; i < 4; ++i) {
+    const SpinLoops::Turn turn = Look(1'600, kWork);
+    EXPECT_TRUE(turn.spins && !turn.begins_to);
+    EXPECT_EQ(turn.spent, 0) << "it counts";
+    EXPECT_EQ(turn.step, VirtualSpan::Microseconds(100)) << "of the whole loop";
+    EXPECT_EQ(Look(1'600, 5'000).spent, 5'000);
+    // By either half of a turn.
+    processor_time_ += kWork;
+    EXPECT_EQ(ReadClock(kThread), 0);
+    EXPECT_TRUE(Look(1'600).spins);
+    EXPECT_TRUE(Look(1'600).spins);
+  }
+  EXPECT_TRUE(Look(1'600, kWork).spins);
+  EXPECT_FALSE(Look(1'600, kWork).spins) << "two are work";
+  loops_.GoesOn(kThread);
+  Spin(0);
+  processor_time_ += kWork;
+  ReadClock(kThread);
+  EXPECT_TRUE(Look(0).spins);
+  EXPECT_FALSE(Look(0, kWork).spins);
 }
 
 TEST_F(SpinLoopsTest, WhoDoesNotLoopIsNotAsked) {
@@ -113,6 +139,15 @@ TEST_F(SpinLoopsTest, AfterSomebodyElsesStopStepsAreShortAgain) {
   EXPECT_EQ(Look(3'600).step, VirtualSpan::Microseconds(100)) << "since the latest of them";
   loops_.SomebodyStopped(At(9'000));
   EXPECT_EQ(Look(3'600).step, SpinLoops::kShortestStep) << "one who is ahead";
+}
+
+TEST_F(SpinLoopsTest, WhileOthersRestStepsAreThoseOfTheWholeWait) {
+  Spin(0);
+  others_rest_ = true;
+  loops_.SomebodyStopped(At(1'500));
+  EXPECT_EQ(Look(1'600).step, VirtualSpan::Microseconds(100));
+  others_rest_ = false;
+  EXPECT_EQ(Look(1'660).step, VirtualSpan::Microseconds(10));
 }
 
 TEST_F(SpinLoopsTest, ThreadsWithoutEnd) {

@@ -241,7 +241,7 @@ Price KernelPricer::Kernel(const KernelLaunch& launch) {
       {shape.grid[0], shape.grid[1], shape.grid[2], shape.block[0], shape.block[1], shape.block[2]},
       {work.flops, work.bytes, work.cached_bytes, work.tiles, work.written_bytes, work.shape[0],
        work.shape[1], work.shape[2], work.shape[3], work.shape[4], work.kv_heads, work.window,
-       work.single_queries, work.single_keys}};
+       work.single_queries, work.single_keys, work.rounds}};
   if (const auto known = prices_.find(key); known != prices_.end()) return known->second;
   if (prices_.size() >= kMostPrices) prices_.clear();
   return prices_[key] = Known(work, launch);

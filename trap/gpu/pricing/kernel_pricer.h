@@ -47,7 +47,7 @@ class KernelPricer : public WorkPricer {
   struct Key {
     uint64_t fingerprint;
     std::array<uint32_t, 6> dims;
-    std::array<double, 14> work;
+    std::array<double, 15> work;
     bool operator==(const Key&) const = default;
     template <typename H>
     friend H AbslHashValue(H hash, const Key& key) {

@@ -6,6 +6,10 @@ them with numbers that were measured and published.
   phantora-validate CASE...              case files, folders of them, or names of cases
   phantora-validate --list               names the cases and their numbers, runs nothing
   phantora-validate --real               also runs those of one GPU on this machine's, if it has one
+  phantora-validate --serving --only "qwen3 1024-128 tp2"
+                                         measured servers of test/validation/serving: those points with all of these
+                                         words in their names (CAMPAIGN PROMPT-ANSWER-cINFLIGHT-tpGPUS); each takes
+                                         minutes, and needs tools/setup.sh vllm
   phantora-validate --update docs/ACCURACY.md
                                          also writes the tables of that file and of test/validation
 
@@ -23,6 +27,7 @@ import sys
 
 from validation import cases as case_files
 from validation import results as outcomes
+from validation import serving
 from validation import tables
 from validation.runner import Runner, RunError, gpu_here, personality
 
@@ -37,6 +42,8 @@ def parse_args():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("cases", metavar="CASE", nargs="*", help="a case file, a folder of them, or a case's name")
     parser.add_argument("--list", action="store_true", help="print the cases and run nothing")
+    parser.add_argument("--serving", action="store_true",
+                        help="run servers' measured points instead, and keep what comes out beside them")
     parser.add_argument("--only", metavar="WORDS", default="",
                         help="only cases with all of these words in their name, description, GPU or cluster")
     parser.add_argument("--slow", action="store_true", help="also slow cases, which otherwise need to be named")
@@ -220,8 +227,27 @@ def recorded(cases):
         fail(f"{shown(file)}: {error}")
 
 
+def built_programs(options):
+    # bazel run starts this among what it built.
+    built = WHERE / options.built if options.built else (
+        pathlib.Path.cwd() if "BUILD_WORKING_DIRECTORY" in os.environ else ROOT / "bazel-bin")
+    if not (built / "tools/phantora-run").exists():
+        fail(f"{built}/tools/phantora-run does not exist: bazel build //tools:phantora-validate, or --built DIR")
+    return built.resolve()
+
+
+def cache_folder():
+    return pathlib.Path(os.environ.get("PHANTORA_CACHE") or pathlib.Path.home() / ".cache/phantora")
+
+
 def main():
     options = parse_args()
+    if options.serving:
+        try:
+            return serving.validate(options, ROOT, built_programs(options), cache_folder(), CASES / "serving", version(),
+                                    say)
+        except (OSError, ValueError) as error:
+            fail(error)
     try:
         cases = chosen_cases(options)
     except case_files.CaseError as error:
@@ -234,14 +260,8 @@ def main():
     if options.recorded:
         results = recorded(cases)
     else:
-        # bazel run starts this among what it built.
-        built = WHERE / options.built if options.built else (
-            pathlib.Path.cwd() if "BUILD_WORKING_DIRECTORY" in os.environ else ROOT / "bazel-bin")
-        if not (built / "tools/phantora-run").exists():
-            fail(f"{built}/tools/phantora-run does not exist: bazel build //tools:phantora-validate, or --built DIR")
-        python = options.python or pathlib.Path(
-            os.environ.get("PHANTORA_CACHE") or pathlib.Path.home() / ".cache/phantora") / "venv/bin/python"
-        runner = Runner(ROOT, built.resolve(), python, options.timeout)
+        python = options.python or cache_folder() / "venv/bin/python"
+        runner = Runner(ROOT, built_programs(options), python, options.timeout)
         card = None
         if options.real:
             name = gpu_here()

@@ -2,11 +2,14 @@
 # Sets up what Phantora needs; quick when everything is there.
 #
 #   tools/setup.sh [all|system|drivers|python|build]
+#   tools/setup.sh framework NAME
 #
 #   system    build tools and libraries from Debian (the only step that may need root)
 #   drivers   NVIDIA's user-mode driver libraries and headers, unpacked and never installed
 #   python    a virtual environment with the pinned PyTorch of tools/setup/requirements.txt
 #   build     bazel-bin/tools/phantora-run
+#   framework an environment of its own with what tools/setup/frameworks/NAME.txt lists, in frameworks/NAME
+#             of the cache
 #
 # PHANTORA_CACHE          where drivers and Python packages go (default ~/.cache/phantora)
 # PHANTORA_DEBIAN_MIRROR  a Debian mirror's URI, for systems whose apt does not name one
@@ -306,49 +309,63 @@ setup_drivers() {
 # --- python ------------------------------------------------------------------
 
 python_key() {
-  printf '%s %s %s\n' "$($system_python -c 'import sys; print(sys.version_info[:2])')" "$venv" \
-    "$(sha256sum <"$root/tools/setup/requirements.txt")"
+  printf '%s %s %s\n' "$($system_python -c 'import sys; print(sys.version_info[:2])')" "$environment" \
+    "$(sha256sum <"$requirements")"
 }
 
 python_disk_space() {
   local free
   free=$(df --output=avail --block-size=1M "$cache" | tail -n 1)
-  ((free >= python_disk_mib)) || die "PyTorch needs about $python_disk_mib MiB below $cache; $((free)) MiB are free" \
+  ((free >= python_disk_mib)) || die "the packages need about $python_disk_mib MiB below $cache; $((free)) MiB are free" \
     "Make room, or set PHANTORA_CACHE to a folder on a larger disk."
 }
 
 pip_install() {
-  local command=("$venv/bin/python" -m pip install --requirement "$root/tools/setup/requirements.txt")
+  local command=("$environment/bin/python" -m pip install --requirement "$requirements")
   # Someone who watches sees pip's progress; a log needs only the end of it.
   if [[ -t 2 ]]; then "${command[@]}" >&2; else run_logged pip "${command[@]}" --progress-bar off; fi
 }
 
 check_python() {
-  "$venv/bin/python" -c 'import numpy, torch; assert torch.version.cuda, "PyTorch was built without CUDA"'
+  "$environment/bin/python" -c 'import numpy, torch; assert torch.version.cuda, "PyTorch was built without CUDA"'
 }
 
 install_python() {
   local clear=()
-  say "installing PyTorch into $venv (up to 2.7 GB to download)"
+  say "installing Python packages into $environment (some GB to download)"
   python_disk_space
   # Installations that were interrupted go on, those of another Python do not.
-  [[ -x $venv/bin/python ]] && cmp -s <("$venv/bin/python" -V) <($system_python -V) || clear=(--clear)
-  rm -f "$venv/.complete"
-  run_logged venv $system_python -m venv "${clear[@]}" "$venv" ||
-    die "cannot create a virtual environment in $venv"
-  pip_install || die "pip could not install tools/setup/requirements.txt" \
+  [[ -x $environment/bin/python ]] && cmp -s <("$environment/bin/python" -V) <($system_python -V) || clear=(--clear)
+  rm -f "$environment/.complete"
+  run_logged venv $system_python -m venv "${clear[@]}" "$environment" ||
+    die "cannot create a virtual environment in $environment"
+  pip_install || die "pip could not install ${requirements#"$root/"}" \
     "It uses this system's pip settings ('pip config list' shows them). Try again when they are right: it goes on from here."
-  run_logged python-check check_python || die "PyTorch is installed in $venv but does not work"
-  python_key >"$venv/.complete"
+  run_logged python-check check_python || die "PyTorch is installed in $environment but does not work"
+  python_key >"$environment/.complete"
 }
 
-python_complete() { [[ -f $venv/.complete && $(<"$venv/.complete") == "$(python_key)" ]]; }
+python_complete() { [[ -f $environment/.complete && $(<"$environment/.complete") == "$(python_key)" ]]; }
 
 python_step() { python_complete || install_python; }
+
+# What the steps above install where; those of frameworks do not touch the first.
+environment=$venv
+requirements=$root/tools/setup/requirements.txt
 
 setup_python() {
   [[ -x $system_python ]] || die "$system_python is missing; run tools/setup.sh system"
   python_complete || locked python_step
+}
+
+# setup_framework <name>: of tools/setup/frameworks.
+setup_framework() {
+  requirements=$root/tools/setup/frameworks/$1.txt
+  environment=$cache/frameworks/$1
+  [[ $1 != */* && -f $requirements ]] || die "no framework named '$1'" \
+    "There are $(cd "$root/tools/setup/frameworks" && ls -- *.txt | sed 's/\.txt$//' | paste -sd ' ')."
+  mkdir -p "$cache/frameworks"
+  setup_python
 }
 
 # --- build -------------------------------------------------------------------
@@ -374,13 +391,14 @@ report_ready() {
 }
 
 main() {
-  case $# in 0 | 1) ;; *) die "usage: tools/setup.sh [all|system|drivers|python|build]" ;; esac
+  local usage="usage: tools/setup.sh [all|system|drivers|python|build], or tools/setup.sh framework NAME"
   case ${1:-all} in
-    all | system | drivers | python | build) ;;
-    *) die "no step named '$1'" "usage: tools/setup.sh [all|system|drivers|python|build]" ;;
+    all | system | drivers | python | build) (($# <= 1)) || die "$usage" ;;
+    framework) (($# == 2)) || die "$usage" ;;
+    *) die "no step named '$1'" "$usage" ;;
   esac
   mkdir -p "$cache/logs" || die "cannot write to $cache; set PHANTORA_CACHE to a folder of yours"
-  "setup_${1:-all}"
+  "setup_${1:-all}" "${@:2}"
   if [[ ${1:-all} == all ]]; then report_ready; fi
 }
 

@@ -66,6 +66,44 @@ TEST(CodeSummaryTest, LoadsAndStoresByTheirWidth) {
   EXPECT_EQ(code.Read().parts.size(), 1);
 }
 
+// LDG.E of 4 bytes: into a register, from an address.
+uint64_t LoadInto(uint64_t reg, uint64_t address) { return 0x981 | reg << 16 | address << 24; }
+constexpr uint64_t kWord = 4 << 9;
+// FADD of two registers.
+uint64_t AddOf(uint64_t reg, uint64_t a, uint64_t b) {
+  return 0x221 | reg << 16 | a << 24 | b << 32;
+}
+constexpr uint64_t kNoThird = 255;
+
+TEST(CodeSummaryTest, LoadsThatAreAskedForTogetherAreWaitedForOnce) {
+  Code code;
+  for (uint64_t reg = 10; reg < 18; ++reg) code.Add(LoadInto(reg, 2), kWord);
+  code.Add(AddOf(20, 10, 11), kNoThird);
+  EXPECT_EQ(code.Read().parts[0].rounds, 1);
+  code.Add(LoadInto(30, 20), kWord);  // its address depends on them
+  code.Add(AddOf(31, 30, 10), kNoThird);
+  EXPECT_EQ(code.Read().parts[0].rounds, 2);
+  code.Add(LoadInto(32, 2), kWord);
+  EXPECT_EQ(code.Read().parts[0].rounds, 2) << "nobody waits for it";
+  code.Add(LoadInto(32, 2), kWord);
+  EXPECT_EQ(code.Read().parts[0].rounds, 3) << "its register is taken";
+}
+
+TEST(CodeSummaryTest, OfTwoSidesOfABranchTheOneThatMovesMoreCounts) {
+  Code code;
+  code.BranchTo(4);  // @P0, over one side
+  code.Add(LoadInto(10, 2), kWord);
+  code.Add(AddOf(11, 10, 10), kNoThird);
+  code.Add(0x794d);  // EXIT
+  code.Add(LoadInto(10, 2), 6 << 9);
+  code.Add(LoadInto(14, 2), 6 << 9);
+  code.Add(0x794d);
+  const CodeSummary summary = code.Read();
+  EXPECT_EQ(summary.loaded, 36) << "of all code";
+  EXPECT_EQ(summary.parts[0].loaded, 32);
+  EXPECT_EQ(summary.parts[0].rounds, 0);
+}
+
 TEST(CodeSummaryTest, ALoopUpToANumber) {
   for (const bool hopper : {false, true}) {
     Code code;

@@ -84,6 +84,62 @@ TEST(WorkRuleTest, ProductsOfCutlass3) {
   EXPECT_FALSE(work_of("_ZN7cutlass13device_kernelIN4vllm15cutlass_3x_gemmIaEE").checked);
 }
 
+// As vLLM 0.12.0 launched them on an H200: few tokens are columns, and then there is no mode.
+TEST(WorkRuleTest, ScaledProductsOfHopper) {
+  constexpr uint32_t kOffset = 48;
+  constexpr char kSymbol[] =
+      "_ZN7cutlass13device_kernelIN4vllm24cutlass_3x_gemm_sm90_fp8INS_12float_e4m3_tENS_10bfloat16_"
+      "tENS1_3c3x14ScaledEpilogueEN4cute5tupleI";
+  const auto work_of = [&](const char* swapped, std::vector<int32_t> head) {
+    Bytes bytes(kOffset + 1024);
+    std::memcpy(bytes.data() + kOffset, head.data(), head.size() * sizeof head[0]);
+    const WorkRule rule(std::string(kSymbol) + swapped + "EE10GemmKernelEEEvNT_6ParamsE",
+                        Parameters{{kOffset, 1024}}, {});
+    EXPECT_EQ(rule.family(), WorkFamily::kGemm);
+    return rule.Of({.grid = {96, 1, 1}, .block = {256, 1, 1}, .parameters = bytes});
+  };
+  const std::array<double, 5> shape = {6144, 16, 4096, 1};
+  EXPECT_EQ(work_of("Lb0", {0, 16, 6144, 4096, 1}).shape, shape);
+  EXPECT_EQ(work_of("Lb1", {0, 6144, 16, 4096, 1}).shape, shape);
+  EXPECT_EQ(work_of("Lb1", {6144, 16, 4096, 1}).shape, shape);
+  EXPECT_EQ(work_of("Lb1", {6144, 16, 4096, 1}).beside_bytes, 3.0 * 16 * 4096);
+  EXPECT_FALSE(work_of("Lb1", {0, 0, 16, 4096, 1}).checked);
+}
+
+TEST(WorkRuleTest, AnAllReduceOfAnEngine) {
+  const Parameters parameters = {{0, 8}, {16, 64}, {80, 8}, {88, 8}, {96, 4}, {100, 4}};
+  const auto work_of = [&](const std::string& symbol, int32_t vectors) {
+    Bytes bytes(104);
+    Set(bytes, 100, vectors);
+    const WorkRule rule(symbol, parameters, {});
+    EXPECT_EQ(rule.family(), WorkFamily::kPeers) << symbol;
+    return rule.Of({.grid = {10, 1, 1}, .block = {512, 1, 1}, .parameters = bytes});
+  };
+  const std::string one = "_ZN4vllm26cross_device_reduce_1stageI13__nv_bfloat16Li2EEEvPNS_8Rank";
+  const KernelWork work = work_of(one, 5120);
+  EXPECT_TRUE(work.checked);
+  EXPECT_EQ(work.shape, (std::array<double, 5>{2, 81920}));
+  EXPECT_EQ(work_of("_ZN4vllm26cross_device_reduce_2stageI6__halfLi8EEEvPN", 64).shape[0], 8);
+  EXPECT_FALSE(work_of(one, -1).checked);
+  EXPECT_NE(WorkRule("26cross_device_reduce_1stageIfLi99EE", parameters, {}).family(),
+            WorkFamily::kPeers);
+}
+
+TEST(WorkRuleTest, KernelsOfVllm) {
+  Bytes bytes(112);
+  Set(bytes, 80, 4), Set(bytes, 84, 128);  // heads, and their width
+  Parameters parameters;
+  for (uint16_t at = 0; at < 80; at += 8) parameters.push_back({at, 8});
+  for (const uint16_t at : {80, 84, 88}) parameters.push_back({at, 4});
+  for (const uint16_t at : {96, 104}) parameters.push_back({at, 8});
+  const WorkRule rule("_ZN4vllm30reshape_and_cache_flash_kernelI13__nv_bfloat16S1_LNS_18Fp8KV",
+                      parameters, {});
+  EXPECT_EQ(rule.family(), WorkFamily::kIndex);
+  // Keys and values of 8 tokens are read and written, and where to.
+  EXPECT_EQ(rule.Of({.grid = {8, 1, 1}, .block = {512, 1, 1}, .parameters = bytes}).bytes,
+            8 * (4 * 2 * 4 * 128 + 8));
+}
+
 TEST(WorkRuleTest, ElementsByWhatTheCodeMoves) {
   Bytes bytes(32);
   Set(bytes, 0, 1 << 20);

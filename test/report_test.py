@@ -84,7 +84,8 @@ class ReportTest(unittest.TestCase):
         self.assertTrue(report["run"]["kernel_prices"].endswith("transferred from h100-sxm5-80gb"))
         self.assertEqual(report["totals"]["time_by_source"]["placeholder"]["share"], 0)
         half, whole = report["ranks"][0], self.report["ranks"][0]
-        # Libraries choose kernels by the number of SMs. Products take twice as long, what is bound by memory as long as there.
+        # Libraries choose kernels by the number of SMs. Products take twice as long, what memory bounds as long as
+        # there.
         self.assertGreater(half["kernel_s"], 1.2 * whole["kernel_s"])
         self.assertLess(half["kernel_s"], 2.1 * whole["kernel_s"])
         self.assertGreater(half["price_error"], whole["price_error"] + 0.01)
@@ -96,6 +97,28 @@ class ReportTest(unittest.TestCase):
         self.assertEqual((run["gpu"], run["gpus"]), ("h100-sxm5-80gb", 1))
         self.assertEqual(run["host_time"], "fixed")
         self.assertIn("not executed", self.report["caveats"][0])
+
+    def test_steps_are_those_that_the_program_times(self):
+        steps = self.report["ranks"][0]["steps"]
+        printed = json.loads(self.result.stdout.splitlines()[-1])["events"]
+        # The last has no end; the first makes the optimizer's state.
+        self.assertEqual(steps["count"], len(steps["steps"]))
+        self.assertGreaterEqual(steps["count"], len(printed) - 1)
+        median = steps["median"]
+        # Between one step's end and the next one's beginning the program waits and reads clocks.
+        self.assertAlmostEqual(median["s"] * 1e3, sorted(printed)[1], delta=0.1 * printed[-1])
+        parts = median["compute_s"] + median["exposed_communication_s"] + median["idle_s"]
+        self.assertLessEqual(parts, median["s"] * 1.0001)
+        self.assertEqual(median["communication_s"], 0)
+        # Two products in each of four layers, forwards and twice backwards; nobody wants the input's gradient.
+        products = (4 * 2 * 3 - 1) * 2 * 2048 * 512 * 2048
+        self.assertAlmostEqual(median["flops"], products, delta=0.01 * products)
+        self.assertGreater(median["mfu"], 0)
+        self.assertIn("steps: ", self.result.stderr)
+        folder = pathlib.Path(self.directory.name) / "made/here"
+        compared = subprocess.run([PHANTORA_RUN, "--compare", folder, folder / "report.json"], capture_output=True,
+                                  text=True, check=True, timeout=60).stdout
+        self.assertRegex(compared, r"step +[0-9.]+ +[0-9.]+ ms +=\n")
 
     def test_a_rank_adds_up(self):
         rank, = self.report["ranks"]

@@ -244,8 +244,8 @@ def main():
     options = parse_args()
     if options.serving:
         try:
-            return serving.validate(options, ROOT, built_programs(options), cache_folder(), CASES / "serving", version(),
-                                    say)
+            return serving.validate(options, ROOT, built_programs(options), cache_folder(), CASES / "serving",
+                                    version(), say)
         except (OSError, ValueError) as error:
             fail(error)
     try:

@@ -16,7 +16,7 @@ model = torch.nn.Sequential(*[
 optimizer = torch.optim.AdamW(model.parameters())
 batch = torch.randn(2048, 512, device="cuda")
 times = {"perf_counter": [], "events": []}
-for _ in range(4):
+for _ in range(6):
     begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
     torch.cuda.synchronize()
     start = time.perf_counter()

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "trap/gpu/front/qmd.h"
@@ -12,6 +13,8 @@ namespace phantora {
 namespace {
 
 constexpr size_t kMostNames = 10000;
+// Ranks whose launches are kept to find steps, some MiB each.
+constexpr size_t kMostViews = 64;
 
 const char* TraceName(CopyKind kind) {
   switch (kind) {
@@ -36,6 +39,20 @@ const char* FamilyOf(const WorkObserver::Code& code) {
   return phantora::Name(code.kernel != nullptr ? code.kernel->rule.family() : WorkFamily::kUnknown);
 }
 
+// What NCCL's kernels are called here, and engines' own for small messages.
+bool IsCommunication(const WorkObserver::Code& code) {
+  if (code.internal != nullptr) return absl::StartsWith(code.internal, "NCCL");
+  return code.kernel != nullptr && code.kernel->rule.family() == WorkFamily::kPeers;
+}
+
+StepView::Work Viewed(const WorkObserver::Work& work, StepView::Kind kind) {
+  return {.start = work.start,
+          .end = work.start + work.duration,
+          .channel = static_cast<uint64_t>(work.gpu) << 32 | work.channel,
+          .kind = kind,
+          .flops = work.flops};
+}
+
 }  // namespace
 
 RunRecorder::Rank& RunRecorder::Of(pid_t process) {
@@ -46,8 +63,10 @@ RunRecorder::Rank& RunRecorder::Of(pid_t process) {
   while (!numbers_.insert(number).second) ++number;
   std::string name = absl::StrCat(given ? "rank " : "process ", given.value_or(number));
   if (given && number != *given) absl::StrAppend(&name, " (another process)");
-  ranks_.push_back(std::make_unique<Rank>(
-      Rank{number, std::move(name), process, RankStatistics(options_.start), nullptr}));
+  ranks_.push_back(
+      std::make_unique<Rank>(Rank{number, std::move(name), process, RankStatistics(options_.start),
+                                  nullptr, nullptr, std::nullopt}));
+  if (ranks_.size() <= kMostViews) ranks_.back()->view = std::make_unique<StepView>();
   rank = ranks_.back().get();
   if (trace_ != nullptr) {
     rank->trace = std::make_unique<TimelineTrace>(trace_.get(), number, rank->name);
@@ -68,6 +87,11 @@ void RunRecorder::Kernel(const Work& work, const Qmd& launch, const Code& code) 
   const bool internal = code.internal != nullptr;
   const std::string name = internal ? code.internal : NameOf(code);
   rank.statistics.Kernel(work, name, internal);
+  if (rank.view != nullptr) {
+    rank.view->Add(Viewed(work, IsCommunication(code) ? StepView::Kind::kCommunication
+                                                      : StepView::Kind::kCompute),
+                   name);
+  }
   if (rank.trace == nullptr) return;
   rank.trace->Work(
       work.gpu, work.channel, SinceStart(work.start), SinceStart(work.start + work.duration),
@@ -82,6 +106,7 @@ void RunRecorder::Kernel(const Work& work, const Qmd& launch, const Code& code) 
 void RunRecorder::Copy(const Work& work, uint64_t bytes, CopyKind kind) {
   Rank& rank = Of(work.process);
   rank.statistics.Copy(work, bytes, kind);
+  if (rank.view != nullptr) rank.view->Add(Viewed(work, StepView::Kind::kCopy), TraceName(kind));
   if (rank.trace == nullptr) return;
   rank.trace->Work(work.gpu, work.channel, SinceStart(work.start),
                    SinceStart(work.start + work.duration), "copy", TraceName(kind),
@@ -93,6 +118,7 @@ void RunRecorder::VideoMemory(pid_t process, int gpu, int64_t bytes) {
   Rank& rank = Of(process);
   const VirtualTime now = std::max(options_.now(process), options_.start);
   rank.statistics.Memory(now, bytes);
+  if (rank.view != nullptr) rank.view->Memory(now, rank.statistics.memory());
   if (rank.trace != nullptr) rank.trace->Memory(SinceStart(now), rank.statistics.memory());
 }
 
@@ -107,6 +133,7 @@ void RunRecorder::End(pid_t process, VirtualSpan elapsed, VirtualSpan waited) {
   Rank& rank = *it->second;
   alive_.erase(it);
   rank.statistics.End(elapsed, waited);
+  if (rank.view != nullptr) rank.steps = std::exchange(rank.view, nullptr)->Find();
   if (rank.trace != nullptr && rank.statistics.memory() != 0) rank.trace->Memory(elapsed, 0);
   rank.trace.reset();
 }

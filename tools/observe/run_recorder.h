@@ -16,6 +16,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "tools/observe/rank_statistics.h"
+#include "tools/observe/step_view.h"
 #include "tools/observe/timeline_trace.h"
 #include "tools/observe/trace_writer.h"
 #include "trap/gpu/front/gpu_services.h"
@@ -43,6 +44,8 @@ class RunRecorder : public WorkObserver, public MemoryObserver {
     pid_t process;
     RankStatistics statistics;
     std::unique_ptr<TimelineTrace> trace;  // may be null
+    std::unique_ptr<StepView> view;        // until its end; of the first ranks only
+    std::optional<StepView::Steps> steps;  // from its end on, if anything repeated
   };
 
   explicit RunRecorder(Options options) : options_(std::move(options)) {}
@@ -65,6 +68,7 @@ class RunRecorder : public WorkObserver, public MemoryObserver {
 
   // By number.
   std::vector<const Rank*> ranks() const;
+  VirtualTime start() const { return options_.start; }
 
  private:
   Rank& Of(pid_t process);

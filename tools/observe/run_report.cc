@@ -23,6 +23,7 @@ constexpr int kSchemaVersion = 1;
 constexpr size_t kLargestKernels = 10;
 // A page with more plots is of no use.
 constexpr size_t kMostPlots = 64;
+constexpr size_t kMostSteps = 256;  // of a rank, the last
 
 double Seconds(VirtualSpan span) { return static_cast<double>(span.picoseconds()) / 1e12; }
 
@@ -86,7 +87,35 @@ Json Bins(const TimeBins& bins, const char* name, double divisor) {
   return {{"start_s", Seconds(bins.start())}, {"bin_s", Seconds(bins.width())}, {name, values}};
 }
 
-Json RankReport(const RunRecorder::Rank& rank, bool with_plots) {
+Json StepReport(const StepView::Step& step, const StepView::Terms& terms, VirtualTime start) {
+  const double seconds = Seconds(step.time);
+  Json report = {{"start_s", Seconds(step.start - start)},
+                 {"s", seconds},
+                 {"compute_s", Seconds(step.compute)},
+                 {"communication_s", Seconds(step.communication)},
+                 {"exposed_communication_s", Seconds(step.exposed)},
+                 {"idle_s", Seconds(step.idle)},
+                 {"flops", step.flops},
+                 {"peak_memory_bytes", step.peak_memory}};
+  if (terms.peak_flops_per_s > 0) report["mfu"] = step.flops / seconds / terms.peak_flops_per_s;
+  if (terms.tokens > 0) report["tokens_per_s"] = terms.tokens / seconds;
+  return report;
+}
+
+Json StepsReport(const StepView::Steps& steps, const StepView::Terms& terms, VirtualTime start) {
+  Json all = Json::array();
+  const size_t first = std::max(steps.steps.size(), kMostSteps) - kMostSteps;
+  for (size_t i = first; i < steps.steps.size(); ++i) {
+    all.push_back(StepReport(steps.steps[i], terms, start));
+  }
+  return {{"kernels", steps.kernels},
+          {"count", steps.steps.size()},
+          {"median", StepReport(steps.median(), terms, start)},
+          {"steps", all}};
+}
+
+Json RankReport(const RunRecorder::Rank& rank, const StepView::Terms& terms, VirtualTime start,
+                bool with_plots) {
   const RankStatistics& statistics = rank.statistics;
   const auto copies = statistics.all_copies();
   Json report = {{"number", rank.number},
@@ -105,6 +134,7 @@ Json RankReport(const RunRecorder::Rank& rank, bool with_plots) {
                  {"time_by_source", Sources(statistics.by_source())},
                  {"price_error", statistics.error()},
                  {"largest_kernels", Kernels(statistics.kernel_sums(), statistics.kernel_time())}};
+  if (rank.steps) report["steps"] = StepsReport(*rank.steps, terms, start);
   if (with_plots) {
     const auto& busy = statistics.busy_bins();
     report["utilisation"] =
@@ -154,7 +184,7 @@ nlohmann::ordered_json BuildReport(const RunDescription& run, const RunRecorder&
     kernel_count += statistics.kernels();
     copy_count += statistics.all_copies().count;
     for (int i = 0; i < kPriceSources; ++i) sources[i] = sources[i] + statistics.by_source()[i];
-    ranks.push_back(RankReport(*rank, ranks.size() < kMostPlots));
+    ranks.push_back(RankReport(*rank, run.steps, recorder.start(), ranks.size() < kMostPlots));
   }
   Json unknowns = Json::array();
   for (const auto line : absl::StrSplit(run.unknowns, '\n', absl::SkipWhitespace())) {

@@ -23,6 +23,7 @@ struct RunDescription {
   double host_scale = 1.0;
   std::string price_source;  // of kernels, in words
   std::string unknowns;      // one line each
+  StepView::Terms steps;
 };
 
 // Depends on nothing but the arguments, so that equal runs have equal reports.

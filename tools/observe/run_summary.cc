@@ -93,9 +93,28 @@ void AddKernels(const RunRecorder::Rank& rank, size_t most, std::vector<std::str
   }
 }
 
+std::string StepLine(const StepView::Steps& steps, const StepView::Terms& terms) {
+  const StepView::Step& step = steps.median();
+  std::string line = absl::StrFormat(
+      "  steps: %d of %d kernels, median %.3f ms: kernels %.1f%%, exposed communication %.1f%% (of "
+      "%.1f%%), idle %.1f%%",
+      steps.steps.size(), steps.kernels, 1e3 * Seconds(step.time), Percent(step.compute, step.time),
+      Percent(step.exposed, step.time), Percent(step.communication, step.time),
+      Percent(step.idle, step.time));
+  if (terms.peak_flops_per_s > 0 && step.flops > 0) {
+    absl::StrAppendFormat(&line, "; %.1f%% of bf16's peak",
+                          100 * step.flops / Seconds(step.time) / terms.peak_flops_per_s);
+  }
+  if (terms.tokens > 0) {
+    absl::StrAppendFormat(&line, "; %.0f tokens/s", terms.tokens / Seconds(step.time));
+  }
+  return line;
+}
+
 }  // namespace
 
-std::vector<std::string> Summary(const RunRecorder& recorder, size_t largest) {
+std::vector<std::string> Summary(const RunRecorder& recorder, size_t largest,
+                                 const StepView::Terms& terms) {
   const auto ranks = recorder.ranks();
   if (ranks.empty()) return {};
   std::vector<Line> table;
@@ -113,6 +132,7 @@ std::vector<std::string> Summary(const RunRecorder& recorder, size_t largest) {
                       "peak memory", "measured/modelled/estimated")};
   for (size_t i = 0; i < table.size() && i < kMostRanks; ++i) {
     lines.push_back(Format(table[i], name_width));
+    if (ranks[i]->steps) lines.push_back(StepLine(*ranks[i]->steps, terms));
     AddKernels(*ranks[i], largest, lines);
   }
   if (table.size() > kMostRanks) {

@@ -10,8 +10,10 @@
 namespace phantora {
 
 // One string per line; empty if no process used a GPU. `largest` kernels per rank: with
-// more than three, one line each.
-std::vector<std::string> Summary(const RunRecorder& recorder, size_t largest);
+// more than three, one line each. Of a rank whose work repeats, also what a step of median length
+// is.
+std::vector<std::string> Summary(const RunRecorder& recorder, size_t largest,
+                                 const StepView::Terms& terms = {});
 
 }  // namespace phantora
 

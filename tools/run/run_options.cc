@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "profiles/gpu/gpu_profile.h"
+#include "tools/observe/compare_reports.h"
 #include "tools/run/option_effects.h"
 #include "trap/rm/machine.h"
 
@@ -130,6 +131,8 @@ class Parser {
   RunRequest Refused(const std::string& why) const;
   RunRequest Checked(bool separated);
   RunRequest ListClusters() const;
+  // --compare
+  RunRequest Compare() const;
   // The first option on the command line that would do nothing; "" if there is none.
   std::string WithoutEffect() const;
   // Was any option given at all?
@@ -382,6 +385,18 @@ void Parser::AddOutputs() {
   };
   add("--report", &options_.report, "DIR",
       "write report.html and report.json about the run into this directory");
+  app_.add_option(
+          "--step-tokens", options_.step_tokens,
+          "how many tokens all ranks together take in a step, for tokens/s in the summary and "
+          "report")
+      ->type_name("N")
+      ->check(CLI::Validator(CLI::PositiveNumber).description(""))
+      ->group("What is written");
+  app_.add_option("--compare", options_.compared,
+                  "run nothing: compare two reports, directories that --report wrote")
+      ->type_name("A B")
+      ->expected(2)
+      ->group("What is written");
   add("--trace", &options_.trace, "FILE",
       "write a timeline of the GPUs to this file, for ui.perfetto.dev");
   add("--record-step", &options_.record_step, "FILE",
@@ -440,8 +455,20 @@ RunRequest Parser::ListClusters() const {
   return request;
 }
 
+RunRequest Parser::Compare() const {
+  if (!options_.command.empty()) return Refused("--compare runs no command");
+  const auto first = ReadReport(options_.compared[0]), second = ReadReport(options_.compared[1]);
+  for (const auto* report : {&first, &second}) {
+    if (!report->ok()) return Refused(std::string(report->status().message()));
+  }
+  RunRequest request;
+  request.output = absl::StrCat(absl::StrJoin(CompareReports(*first, *second), "\n"), "\n");
+  return request;
+}
+
 RunRequest Parser::Checked(bool separated) {
   if (options_.job.cluster == "list") return ListClusters();
+  if (!options_.compared.empty()) return Compare();
   const auto& command = options_.command;
   if (!separated && !command.empty() && command[0].size() > 1 && command[0][0] == '-') {
     return Refused(absl::StrCat("unknown option ", command[0], "; see --help"));

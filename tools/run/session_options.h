@@ -49,12 +49,14 @@ struct SessionOptions {
   HostTime host_time = {.mode = HostTimeMode::kMeasured};
   bool measured_rows = true;  // prices use what was measured
   MissingKernelsOptions missing;
-  std::string log_kernels;  // a file; empty for none
-  std::string trace;        // a file; empty for none
-  std::string report;       // a directory; empty for none
-  std::string record_step;  // a file; empty for none
-  bool status = true;       // a status line, if stderr is a terminal and time is simulated
-  bool dry_run = false;     // check everything, start nothing
+  std::string log_kernels;            // a file; empty for none
+  std::string trace;                  // a file; empty for none
+  std::string report;                 // a directory; empty for none
+  double step_tokens = 0;             // of all ranks together, for the report; 0: not said
+  std::vector<std::string> compared;  // two reports; then nothing is run
+  std::string record_step;            // a file; empty for none
+  bool status = true;    // a status line, if stderr is a terminal and time is simulated
+  bool dry_run = false;  // check everything, start nothing
   std::vector<std::string> command;
 
   bool simulated() const { return host_time.mode != HostTimeMode::kReal; }

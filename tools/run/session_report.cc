@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
+#include "profiles/gpu/work_price.h"
 #include "tools/observe/run_report.h"
 #include "tools/observe/run_summary.h"
 #include "tools/replay/step_record.h"
@@ -216,12 +217,21 @@ void SessionReport::TellWhetherItRepeats() {
       counters.slept, counters.ran_long, counters.not_born, counters.stopped));
 }
 
+StepView::Terms SessionReport::StepTerms() const {
+  StepView::Terms terms = {.tokens = from_.options->step_tokens};
+  const auto rates = FindGpuRates(from_.plan->profile.name);
+  if (rates.ok()) {
+    terms.peak_flops_per_s = rates->peak_flops_per_s[static_cast<size_t>(MathPrecision::kBf16)];
+  }
+  return terms;
+}
+
 void SessionReport::TellSummary() {
   const SessionOptions& options = *from_.options;
   TellWhetherItRepeats();
   const GpuServices& services = from_.cluster->services();
   const size_t largest = options.verbose || !options.report.empty() ? kManyKernels : kFewKernels;
-  const auto lines = Summary(from_.cluster->recorder(), largest);
+  const auto lines = Summary(from_.cluster->recorder(), largest, StepTerms());
   for (const std::string& line : lines) LogSummary(line);
   if (!lines.empty()) {
     LogWarning(absl::StrCat(ExecutedKernels(), "; times come from ", services.pricer->Source(),
@@ -257,7 +267,8 @@ void SessionReport::WriteReport() {
                               .host_time = HostTimeModeName(options.host_time.mode),
                               .host_scale = options.host_time.scale,
                               .price_source = from_.cluster->services().pricer->Source(),
-                              .unknowns = from_.cluster->unknowns().Report()},
+                              .unknowns = from_.cluster->unknowns().Report(),
+                              .steps = StepTerms()},
                              from_.cluster->recorder());
   content["nccl"] = from_.cluster->nccl_statistics().Json();
   if (from_.cluster->links() != nullptr) content["links"] = from_.cluster->links()->Json();

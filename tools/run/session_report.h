@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "tools/observe/step_view.h"
 #include "tools/profiler/profiler_client.h"
 #include "tools/run/emulated_cluster.h"
 #include "tools/run/host_memory.h"
@@ -43,6 +44,7 @@ class SessionReport {
   // How many kernels were executed, and why others were not.
   std::string ExecutedKernels() const;
   void TellSummary();
+  StepView::Terms StepTerms() const;
   // If simulated time is to repeat: what has kept it from that.
   void TellWhetherItRepeats();
   void WriteReport();

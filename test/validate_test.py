@@ -17,7 +17,7 @@ BUILT = pathlib.Path(sys.argv[1]).absolute().parents[1]
 VALIDATE = pathlib.Path(sys.argv[2]).resolve()
 sys.path.insert(0, str(VALIDATE.parent))
 # pylint: disable=wrong-import-position
-from validation import cases, results, tables  # noqa: E402
+from validation import cases, results, serving, tables  # noqa: E402
 
 HEAD = """
 title = "Test"
@@ -135,6 +135,31 @@ rows = [
         self.assertEqual([row["verdict"] for row in found[0]["rows"]], ["ok", "miss"])
         self.assertIn("MISSES  collective: wrong:", errors)
         self.assertIn("**misses**", output)
+
+    def test_measured_servers(self):
+        campaigns = {one.name: one for one in serving.read(VALIDATE.parents[1] / "test/validation/serving")}
+        self.assertEqual(sorted((name, len(one.points)) for name, one in campaigns.items()),
+                         [("llama-3.1-8b-fp8-vllm-h200", 7), ("qwen3-32b-vllm-h100", 60)])
+        one = campaigns["qwen3-32b-vllm-h100"]
+        words = serving.command(one, one.points[0], pathlib.Path("/root"), pathlib.Path("/b"), pathlib.Path("/c"),
+                                pathlib.Path("/out"))
+        self.assertEqual(words[:6], ["/b/tools/phantora-run", "--no-status", "--gpu", "h100-sxm5-80gb", "--gpus", "2"])
+        self.assertEqual(words[words.index("--max-num-batched-tokens") + 1], str(8 + 1024 + 1500))
+        self.assertNotIn("{", " ".join(words))
+        row = dict.fromkeys(serving.COLUMNS, "0") | {
+            "campaign": one.name, "isl": "1024", "osl": "128", "concurrency": "8", "tp": "2", "ttft_ms": "169.7",
+            "tpot_ms": "17.1352"}
+        (point, _, ttft, tpot), = serving.misses(one, [row, row | {"isl": "77"}, row | {"campaign": "other"}])
+        self.assertEqual(point, one.points[0])
+        self.assertAlmostEqual(ttft, 0.1, delta=0.001)
+        self.assertAlmostEqual(tpot, -0.05, delta=0.001)
+        # What was recorded is of points that there are, and every row is whole.
+        recorded = serving.read_results(VALIDATE.parents[1] / "test/validation/serving/results.tsv")
+        self.assertEqual(len(recorded), sum(len(serving.misses(each, recorded)) for each in campaigns.values()))
+        shown = subprocess.run([sys.executable, VALIDATE, "--serving", "--recorded"], capture_output=True, text=True,
+                               check=True, timeout=60).stdout
+        for each in campaigns.values():
+            self.assertIn(f"### {each.title}", shown)
 
     def test_failures_and_known_misses(self):
         """Each says what is wrong, and the others are run all the same."""

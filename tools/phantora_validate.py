@@ -66,6 +66,8 @@ def parse_args():
         parser.error("--jobs must be at least 1")
     if options.real and options.recorded:
         parser.error("--recorded runs nothing, also not with --real")
+    if options.serving and (options.cases or options.list or options.real or options.update):
+        parser.error("--serving goes with --only, --recorded, --timeout and --built alone")
     return options
 
 
@@ -243,9 +245,9 @@ def cache_folder():
 def main():
     options = parse_args()
     if options.serving:
+        built = None if options.recorded else built_programs(options)
         try:
-            return serving.validate(options, ROOT, built_programs(options), cache_folder(), CASES / "serving",
-                                    version(), say)
+            return serving.validate(options, ROOT, built, cache_folder(), CASES / "serving", version(), say)
         except (OSError, ValueError) as error:
             fail(error)
     try:

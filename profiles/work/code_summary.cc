@@ -13,6 +13,8 @@ namespace {
 
 constexpr uint64_t kInstruction = 16;
 constexpr size_t kMostLoops = 64;
+// Ways through the code that have left it and come back later, some KiB each.
+constexpr size_t kMostJoining = 256;
 // That may end a loop.
 constexpr int kMostComparisons = 32;
 // How far back, and through how many copies, the bound of a loop is looked for.
@@ -121,7 +123,9 @@ class Reader {
       const bool goes = instruction.operation() == kBranch, ends = instruction.operation() == kExit;
       if (!goes && !ends) continue;
       if (goes) {
-        if (const auto to = TargetOf(i); to && *to > i) {
+        const auto to = TargetOf(i);
+        if (to && *to > i && *to < count_ &&
+            (joining.size() < kMostJoining || joining.contains(*to))) {
           auto& there = joining.try_emplace(*to, way).first->second;
           if (there < way) there = way;
         }

@@ -13,6 +13,8 @@ namespace {
 // More than these become one line.
 constexpr size_t kMostRanks = 8;
 constexpr size_t kKernelsOnALine = 3;
+// Of the peak.
+constexpr double kWorthTelling = 0.001;
 
 // What a line of the table says; sums over ranks but for times, which are the largest.
 struct Line {
@@ -101,9 +103,9 @@ std::string StepLine(const StepView::Steps& steps, const StepView::Terms& terms)
       steps.steps.size(), steps.kernels, 1e3 * Seconds(step.time), Percent(step.compute, step.time),
       Percent(step.exposed, step.time), Percent(step.communication, step.time),
       Percent(step.idle, step.time));
-  if (terms.peak_flops_per_s > 0 && step.flops > 0) {
-    absl::StrAppendFormat(&line, "; %.1f%% of bf16's peak",
-                          100 * step.flops / Seconds(step.time) / terms.peak_flops_per_s);
+  const double peak = terms.peak_flops_per_s * Seconds(step.time);
+  if (const double share = peak > 0 ? step.flops / peak : 0; share >= kWorthTelling) {
+    absl::StrAppendFormat(&line, "; %.1f%% of bf16's peak", 100 * share);
   }
   if (terms.tokens > 0) {
     absl::StrAppendFormat(&line, "; %.0f tokens/s", terms.tokens / Seconds(step.time));

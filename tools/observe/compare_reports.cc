@@ -108,11 +108,14 @@ absl::StatusOr<Json> ReadReport(const std::string& path) {
   std::ifstream in(file);
   if (!in) return absl::NotFoundError(absl::StrCat("cannot read ", file));
   Json report = Json::parse(in, nullptr, false);
-  if (report.is_discarded() || !report.is_object() ||
-      report.value("schema", "") != "phantora report") {
+  const auto is = [&report](const char* key, const Json& value) {
+    const auto found = report.find(key);
+    return found != report.end() && *found == value;
+  };
+  if (report.is_discarded() || !report.is_object() || !is("schema", "phantora report")) {
     return absl::InvalidArgumentError(absl::StrCat(file, " is no report of phantora-run"));
   }
-  if (report.value("schema_version", 0) != kSchemaVersion) {
+  if (!is("schema_version", kSchemaVersion)) {
     return absl::InvalidArgumentError(
         absl::StrCat(file, " has another version of the report's schema than ", kSchemaVersion));
   }

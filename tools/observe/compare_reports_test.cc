@@ -71,6 +71,8 @@ TEST(CompareReportsTest, FilesThatAreNoReports) {
   const std::string file = absl::StrCat(folder, "/report.json");
   std::ofstream(file) << "{}";
   EXPECT_TRUE(absl::IsInvalidArgument(ReadReport(folder).status()));
+  std::ofstream(file) << R"({"schema": 5, "schema_version": []})";
+  EXPECT_TRUE(absl::IsInvalidArgument(ReadReport(file).status()));
   std::ofstream(file) << "{";
   EXPECT_TRUE(absl::IsInvalidArgument(ReadReport(file).status()));
   std::ofstream(file) << Report(1, 1, 1);

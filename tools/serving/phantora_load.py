@@ -20,6 +20,7 @@ import argparse
 import asyncio
 import dataclasses
 import json
+import os
 import signal
 import sys
 import time
@@ -151,7 +152,7 @@ async def end_server(process):
         await asyncio.wait_for(process.wait(), GRACE_S)
     except asyncio.TimeoutError:
         say(f"the server has not ended {GRACE_S} s after SIGINT: killed")
-        process.kill()
+        os.killpg(process.pid, signal.SIGKILL)  # of a session of its own
         await process.wait()
 
 

@@ -9,7 +9,7 @@ them with numbers that were measured and published.
   phantora-validate --serving --only "qwen3 1024-128 tp2"
                                          measured servers of test/validation/serving: those points with all of these
                                          words in their names (CAMPAIGN PROMPT-ANSWER-cINFLIGHT-tpGPUS); each takes
-                                         minutes, and needs tools/setup.sh vllm
+                                         minutes, and needs tools/setup.sh framework vllm-0.12.0
   phantora-validate --update docs/ACCURACY.md
                                          also writes the tables of that file and of test/validation
 

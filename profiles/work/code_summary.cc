@@ -6,6 +6,7 @@
 #include <cstring>
 #include <map>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 namespace phantora {
@@ -88,7 +89,12 @@ struct Instruction {
   uint32_t guard() const { return low >> 12 & 7; }
   uint32_t compared() const { return high >> 17 & 7; }
   uint32_t third() const { return high & 0xff; }
-  bool guarded() const { return (low >> 12 & 0xf) != 7; }
+  // Of a branch or an exit: goes every thread there? There is a predicate more than the guard, and
+  // of branches a form (.DIV, .CONV) that is taken where threads have diverged.
+  bool unconditional() const {
+    const bool diverged = operation() == kBranch && (low >> 32 & 3) >= 2;
+    return (low >> 12 & 0xf) == 7 && (high >> 23 & 0xf) == 7 && !diverged;
+  }
   bool uniform() const { return operation() == kUniformAdd || operation() == kUniformConstant; }
 };
 
@@ -109,6 +115,9 @@ class Reader {
     const Way none = {summary.parts};
     Way way = none, longest = none;
     std::map<size_t, Way> joining;  // by where
+    // Warps that load for others go another way than those that multiply: of tensor cores all code
+    // counts.
+    std::vector<double> tensor_flops(summary.parts.size());
     bool alive = true;
     for (size_t i = 0; i < count_; ++i) {
       if (const auto joined = joining.find(i); joined != joining.end()) {
@@ -120,6 +129,9 @@ class Reader {
       alive = true;
       const Instruction instruction = At(i);
       Do(instruction, i, summary, way);
+      CodeSummary::Part done;
+      Arithmetic(instruction, done);
+      tensor_flops[part_of_[i]] += done.tensor_flops;
       const bool goes = instruction.operation() == kBranch, ends = instruction.operation() == kExit;
       if (!goes && !ends) continue;
       if (goes) {
@@ -132,10 +144,13 @@ class Reader {
       } else if (longest < way) {
         longest = way;
       }
-      alive = instruction.guarded();
+      alive = !instruction.unconditional();
     }
     if (alive && longest < way) longest = std::move(way);
     summary.parts = std::move(longest.parts);
+    for (size_t i = 0; i < tensor_flops.size(); ++i) {
+      summary.parts[i].tensor_flops = tensor_flops[i];
+    }
     return summary;
   }
 
@@ -147,13 +162,13 @@ class Reader {
   // Through the code, as far as it has come.
   struct Way {
     std::vector<CodeSummary::Part> parts;
-    double bytes = 0;  // of all parts, each once
+    double bytes = 0, flops = 0;  // of all parts, each once
     // In latencies of memory: the present, and when what was loaded into a register is there.
     double now = 0;
     std::array<double, 256> there{};
 
     bool operator<(const Way& other) const {
-      return std::pair(bytes, now) < std::pair(other.bytes, other.now);
+      return std::tuple(bytes, flops, now) < std::tuple(other.bytes, other.flops, other.now);
     }
   };
   struct Value {
@@ -184,7 +199,9 @@ class Reader {
     } else if (instruction.operation() == kSelect || instruction.operation() == kFloatSelect) {
       ++summary.selects;
     } else {
+      const double flops = part.flops;
       Arithmetic(instruction, part);
+      way.flops += part.flops - flops;
     }
   }
 

@@ -94,10 +94,10 @@ TEST(CodeSummaryTest, OfTwoSidesOfABranchTheOneThatMovesMoreCounts) {
   code.BranchTo(4);  // @P0, over one side
   code.Add(LoadInto(10, 2), kWord);
   code.Add(AddOf(11, 10, 10), kNoThird);
-  code.Add(0x794d);  // EXIT
+  code.Add(0x794d, 7 << 23);  // EXIT
   code.Add(LoadInto(10, 2), 6 << 9);
   code.Add(LoadInto(14, 2), 6 << 9);
-  code.Add(0x794d);
+  code.Add(0x794d, 7 << 23);
   const CodeSummary summary = code.Read();
   EXPECT_EQ(summary.loaded, 36) << "of all code";
   EXPECT_EQ(summary.parts[0].loaded, 32);

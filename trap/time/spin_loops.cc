@@ -16,7 +16,7 @@ int64_t SpinLoops::TakeSpent(Loop& loop, int64_t processor_time) {
   if (before < 0) return 0;
   const int64_t spent = processor_time - before;
   if (spent <= kLongestTurnNs) return std::max<int64_t>(spent, 0);
-  loop.is_long = true;
+  if (std::exchange(loop.is_long, true)) return -1;  // twice in one turn: clocks are read at work
   return loop.looks > kFreeLooks && loop.long_turns + 1 < kLongTurns ? 0 : -1;
 }
 

@@ -58,7 +58,10 @@ def main():
     with tempfile.TemporaryDirectory(prefix="phantora-capacity-") as folder:
         for gpus in map(int, options.gpus.split(",")):
             found = serve(options, gpus, load, pathlib.Path(folder))
-            if not found or "goodput" not in found:
+            if not found:
+                continue
+            if "goodput" not in found:
+                print(f"{gpus:4}  all {found['requests']} requests failed", flush=True)
                 continue
             ttft, tpot, share = found["ttft"], found["tpot"], found["goodput"]["share"]
             print(f"{gpus:4}  {found['requests_per_s']:10.2f}  {found['output_tokens_per_s']:15.0f}  "

@@ -135,6 +135,7 @@ absl::StatusOr<TransferredRates> TransferRates(const GpuProfile& wanted, const G
   to.rates.cache_bytes_per_s *= clock;
   to.rates.sm_bytes_per_s *= clock;
   to.rates.wave_s /= clock;
+  to.rates.cache_latency_s /= clock;
   auto errors = TransferErrors(same);
   if (!errors.ok()) return errors.status();
   to.error = *errors;

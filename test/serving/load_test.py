@@ -121,6 +121,8 @@ class ServedTest(unittest.TestCase):
                              "".join(f"{at},16,3\n" for at in (0, 0.4, 100)))
             requests = self.serve("--trace", str(trace), "--speedup", "2")["requests"]
         self.assertEqual([round(each["sent_s"], 2) for each in requests], [0, 0.2, 50])
+        # By then the server has closed the connections that it had.
+        self.assertEqual([each["error"] for each in requests], ["", "", ""])
         times = [each["sent_s"] for each in self.serve("--rate", "10", "--requests", "20", "--output", "2",
                                                        slots=100)["requests"]]
         self.assertEqual(len(times), 20)
@@ -131,6 +133,10 @@ class ServedTest(unittest.TestCase):
     def test_what_goes_wrong_is_told(self):
         found = self.serve("--closed", "1", "--rounds", "1", "--input", "5000", status=1)
         self.assertIn("the prompt is too long", found["requests"][0]["error"])
+        for words in (("--url", "https://here"), ("--trace", "/nowhere.csv")):
+            closed = () if words[0] == "--trace" else ("--closed", "1")
+            wrong = subprocess.run([sys.executable, LOAD, *closed, *words], capture_output=True, text=True, check=False)
+            self.assertEqual(wrong.returncode, 2, wrong)
         self.assertIn("ended with status", self.serve("--closed", "1", port=-1, status=1))
 
 

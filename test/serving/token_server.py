@@ -11,6 +11,7 @@ import signal
 import sys
 
 PORT, FIRST, EACH, SLOTS = int(sys.argv[1]), float(sys.argv[2]), float(sys.argv[3]), int(sys.argv[4])
+IDLE = 5  # seconds, then a connection is closed; as uvicorn does
 slots = asyncio.Semaphore(SLOTS)
 running = waiting = 0
 
@@ -59,7 +60,7 @@ async def answer(writer, body):
 async def serve(reader, writer):
     try:
         while True:
-            method, path, body = await read_request(reader)
+            method, path, body = await asyncio.wait_for(read_request(reader), IDLE)
             if (method, path) == ("POST", "/v1/completions"):
                 await answer(writer, body)
             elif path == "/v1/models":
@@ -70,7 +71,7 @@ async def serve(reader, writer):
             else:
                 writer.write(whole(200, ""))
             await writer.drain()
-    except (asyncio.IncompleteReadError, ConnectionError):
+    except (asyncio.IncompleteReadError, ConnectionError, asyncio.TimeoutError):
         writer.close()
 
 

@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -55,7 +56,7 @@ void AddRank(const std::string& name, const Json& first, const Json& second, Tab
   add("GPU busy", "gpu_busy_s", 1, "s");
   add("peak memory", "peak_memory_bytes", 1.0 / (1 << 20), "MiB");
   if (!first.contains("steps") || !second.contains("steps")) return;
-  const Json &a = first["steps"]["median"], &b = second["steps"]["median"];
+  const Json &a = first.at("steps").at("median"), &b = second.at("steps").at("median");
   const std::pair<const char*, const char*> parts[] = {
       {"step", "s"},
       {"step, kernels", "compute_s"},
@@ -103,8 +104,9 @@ void AddLargest(const char* what, const std::map<std::string, double>& first,
 }  // namespace
 
 absl::StatusOr<Json> ReadReport(const std::string& path) {
+  std::error_code unreadable;
   const std::string file =
-      std::filesystem::is_directory(path) ? absl::StrCat(path, "/report.json") : path;
+      std::filesystem::is_directory(path, unreadable) ? absl::StrCat(path, "/report.json") : path;
   std::ifstream in(file);
   if (!in) return absl::NotFoundError(absl::StrCat("cannot read ", file));
   Json report = Json::parse(in, nullptr, false);

@@ -46,6 +46,7 @@ bool RanksForOpenMpi(const SessionOptions& options) {
 constexpr OptionEffect kEffects[] = {
     {"--trace", Simulated, kNeedsSimulatedTime},
     {"--report", Simulated, kNeedsSimulatedTime},
+    {"--step-tokens", Simulated, kNeedsSimulatedTime},
     {"--record-step", Simulated, kNeedsSimulatedTime},
     {"--log-kernels", Simulated, kNeedsSimulatedTime},
     {"--execute", Simulated, kNeedsSimulatedTime},

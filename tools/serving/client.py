@@ -62,16 +62,12 @@ class Connection:
     async def send(self, method, path, body=None):
         """Yields the pieces of the answer's body as they come. Raises HttpError, OSError and
         asyncio.IncompleteReadError."""
+        data = b"" if body is None else json.dumps(body).encode()
+        head = f"{method} {path} HTTP/1.1\r\nHost: {self._host}:{self._port}\r\n"
+        if data:
+            head += f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\n"
         try:
-            if self._writer is None:
-                self._reader, self._writer = await asyncio.open_connection(self._host, self._port)
-            data = b"" if body is None else json.dumps(body).encode()
-            head = f"{method} {path} HTTP/1.1\r\nHost: {self._host}:{self._port}\r\n"
-            if data:
-                head += f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\n"
-            self._writer.write(head.encode() + b"\r\n" + data)
-            await self._writer.drain()
-            status, headers = await self._head()
+            status, headers = await self._ask(head.encode() + b"\r\n" + data)
             if status != 200:
                 text = b"".join([piece async for piece in self._body(headers)])
                 raise HttpError(f"{method} {path}: {status}: {text.decode(errors='replace')[:300]}")
@@ -82,6 +78,23 @@ class Connection:
         except BaseException:
             self.close()
             raise
+
+    async def _ask(self, message):
+        """Status and headers of the answer. Servers close connections that idle: one that was used before and
+        fails before it answers is opened anew, once."""
+        used = self._writer is not None
+        while True:
+            try:
+                if self._writer is None:
+                    self._reader, self._writer = await asyncio.open_connection(self._host, self._port)
+                self._writer.write(message)
+                await self._writer.drain()
+                return await self._head()
+            except (ConnectionError, asyncio.IncompleteReadError):
+                if not used:
+                    raise
+                self.close()
+                used = False
 
     async def _head(self):
         words = (await self._reader.readuntil(b"\r\n")).split()
@@ -154,7 +167,8 @@ async def complete(connection, model, request, phase):
             else:
                 record.gaps_s.append(now - record.last_token_s)
             record.last_token_s = now
-    except (HttpError, OSError, asyncio.IncompleteReadError, ValueError) as error:
+    except Exception as error:  # pylint: disable=broad-except  # whatever a server sends
+        connection.close()
         record.error = f"{type(error).__name__}: {error}"[:300]
     if not record.error and record.first_token_s is None:
         record.error = "an answer without tokens"

@@ -106,6 +106,11 @@ def parse_args():
     if options.server:
         parser.error(f"{options.server[0]}: the server's command goes behind --")
     options.server = command
+    try:
+        client.Connection(options.url)
+        options.requests_of_trace = loads.read_trace(options.trace) if options.trace else None
+    except (client.HttpError, loads.LoadError, ValueError) as error:
+        parser.error(str(error))
     if options.turns > 1 and not options.closed:
         parser.error("--turns is for --closed")
     if options.settled and not options.closed:
@@ -129,17 +134,26 @@ async def start_server(options):
             process = await asyncio.create_subprocess_exec(*options.server, start_new_session=True)
         except OSError as error:
             raise ServerError(f"{options.server[0]}: {error.strerror}") from error
+    try:
+        await wait_for_answer(options, process)
+    except BaseException:
+        await end_server(process)
+        raise
+    return process
+
+
+async def wait_for_answer(options, process):
+    """Raises ServerError."""
     until = time.monotonic() + options.start_timeout
     while True:
         try:
             await client.get(options.url, "/health")
-            return process
+            return
         except (client.HttpError, OSError, asyncio.IncompleteReadError) as error:
             last = error
         if process is not None and process.returncode is not None:
             raise ServerError(f"the server ended with status {process.returncode} before it answered")
         if time.monotonic() > until:
-            await end_server(process)
             raise ServerError(f"{options.url} did not answer within {options.start_timeout:g} s: {last}")
         await asyncio.sleep(0.5)
 
@@ -228,22 +242,23 @@ class Load:
         for connection in free:
             connection.close()
 
+    async def warm_up(self):
+        if self._options.warm_up > 0:
+            await self._closed(self._options.warm_up, self._options.closed or 1, "warm-up", None)
+
     async def run(self):
         options = self._options
-        if options.warm_up > 0:
-            await self._closed(options.warm_up, options.closed or 1, "warm-up", None)
         self.start_s = time.monotonic()
         if options.closed:
             count = options.requests or options.rounds * options.closed
             settling = summaries.Settling(options.closed, options.settled) if options.settled else None
             await self._closed(count, options.closed, "load", settling)
             if settling is not None:
-                done = sum(record.phase == "load" for record in self.records)
-                self.settled = {"part": options.settled, "rounds": settling.rounds, "settled": done < count}
+                self.settled = {"part": options.settled, "rounds": settling.rounds,
+                                "settled": settling.add(self.records)}
             return
         if options.trace:
-            trace = loads.read_trace(options.trace)
-            requests = loads.from_trace(self._prompts, trace, options.speedup)
+            requests = loads.from_trace(self._prompts, options.requests_of_trace, options.speedup)
         else:
             times = loads.arrivals(options.rate, options.burstiness, options.seed)
             requests = loads.open_loop(self._prompts, times, options.input, options.output)
@@ -266,7 +281,8 @@ def write_json(path, options, load, metrics, result):
             "latency_s": record.latency_s, "error": record.error,
         })
     samples = [sample | {"at_s": since_start(sample["at_s"])} for sample in metrics.samples]
-    words = {name: value for name, value in vars(options).items() if name not in ("json", "server")}
+    words = {name: value for name, value in vars(options).items()
+             if name not in ("json", "server", "requests_of_trace")}
     content = {"schema": "phantora load", "schema_version": 1, "options": words, "server": options.server,
                "summary": result, "requests": requests, "server_samples": samples}
     with open(path, "w", encoding="utf-8") as file:
@@ -275,12 +291,15 @@ def write_json(path, options, load, metrics, result):
 
 
 async def run(options):
+    # Ends like Ctrl-C, so that the server is ended too.
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, asyncio.current_task().cancel)
     process = await start_server(options)
     try:
         model = await model_of(options)
         say(f"{options.url} serves {model}")
         load = Load(options, model)
         metrics = ServerMetrics(options.url, options.metrics_period)
+        await load.warm_up()
         await metrics.look()
         looking = asyncio.create_task(metrics.run())
         await load.run()
@@ -305,7 +324,10 @@ def main():
     options = parse_args()
     try:
         sys.exit(asyncio.run(run(options)))
-    except (ServerError, loads.LoadError, client.HttpError) as error:
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        say("interrupted")
+        sys.exit(1)
+    except (ServerError, client.HttpError) as error:
         say(str(error))
         sys.exit(1)
     except OSError as error:

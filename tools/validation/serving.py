@@ -162,10 +162,12 @@ def validate(options, root, built, cache, folder, version, say):
     rows = read_results(results_file)
     words = options.only.lower().split()
     failed = False
+    chosen = 0
     for campaign in campaigns if not options.recorded else []:
         for point in campaign.points:
             if not all(word in f"{campaign.name} {point.name()}".lower() for word in words):
                 continue
+            chosen += 1
             with tempfile.TemporaryDirectory(prefix="phantora-serving-") as scratch:
                 out = pathlib.Path(scratch)
                 start = time.monotonic()
@@ -176,10 +178,12 @@ def validate(options, root, built, cache, folder, version, say):
                     say(f"{campaign.name} {point.name()}: failed: {error}")
                     failed = True
                     continue
-            rows = [one for one in rows if (one["campaign"], *(int(one[name]) for name in (
+            rows = [one for one in read_results(results_file) if (one["campaign"], *(int(one[name]) for name in (
                 "isl", "osl", "concurrency", "tp"))) != (campaign.name, *point.key())] + [row]
             write_results(results_file, rows)
             say(f"{campaign.name} {point.name()}: TTFT {row['ttft_ms']} ms for {point.ttft_ms:g}, TPOT "
                 f"{row['tpot_ms']} ms for {point.tpot_ms:g} ({row['rounds']} rounds, {row['real_s']} s)")
+    if not options.recorded and chosen == 0:
+        raise ValueError(f"--only: no point has {options.only!r} in its name")
     print(markdown(campaigns, rows), end="")
     return 1 if failed else 0

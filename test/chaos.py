@@ -183,8 +183,10 @@ def pause(whom):
     return happen
 
 
-def look(*words):
-    """A debugger that comes and goes."""
+def look(*words, ended_early):
+    """A debugger that comes and goes. One that is ended early may leave what it looked at stopped, or interrupted, which
+    is its own affair: gdb does so without Phantora, too.
+    """
     def happen(run, chance):
         rank = any_rank(run, chance)
         if rank is None:
@@ -192,7 +194,7 @@ def look(*words):
         with subprocess.Popen([word.format(rank) for word in words], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                               stderr=subprocess.DEVNULL) as debugger:
             try:
-                debugger.wait(chance.uniform(0.1, 2))
+                debugger.wait(chance.uniform(0.1, 2) if ended_early else PATIENCE)
             except subprocess.TimeoutExpired:
                 debugger.terminate()
         return True
@@ -212,12 +214,13 @@ def nothing(_run, _chance):
 # What a rank's death makes of a run: its own status, or that of one that noticed first.
 ENDED_BY = {137}
 FINE = {0}
+# Before it has set itself up, phantora-run dies of a signal as any program does, with nobody to end.
 MISHAPS = [
     Mishap("nothing", nothing, FINE),
     Mishap("phantora-run is killed", send(signal.SIGKILL, guardian), {-9}),
-    Mishap("phantora-run is interrupted", send(signal.SIGINT, guardian), {130}),
-    Mishap("phantora-run is terminated", send(signal.SIGTERM, guardian), {143}),
-    Mishap("phantora-run is hung up", send(signal.SIGHUP, guardian), {129}),
+    Mishap("phantora-run is interrupted", send(signal.SIGINT, guardian), {130, -2}),
+    Mishap("phantora-run is terminated", send(signal.SIGTERM, guardian), {143, -15}),
+    Mishap("phantora-run is hung up", send(signal.SIGHUP, guardian), {129, -1}),
     Mishap("the supervisor is killed", send(signal.SIGKILL, supervisor), {70}, "the supervisor died"),
     Mishap("the supervisor crashes", send(signal.SIGSEGV, supervisor), {70}, "the supervisor died"),
     Mishap("a process is killed", send(signal.SIGKILL, any_rank), ENDED_BY),
@@ -228,8 +231,8 @@ MISHAPS = [
     Mishap("a process is stopped and resumed", pause(any_rank), FINE),
     Mishap("the supervisor is stopped and resumed", pause(supervisor), FINE),
     Mishap("phantora-run is stopped and resumed", pause(guardian), FINE),
-    Mishap("strace comes and goes", look("strace", "-f", "-o", "/dev/null", "-p", "{}"), FINE),
-    Mishap("gdb comes and goes", look("gdb", "-q", "-batch", "-p", "{}", "-ex", "bt 3"), FINE),
+    Mishap("strace comes and goes", look("strace", "-f", "-o", "/dev/null", "-p", "{}", ended_early=True), FINE),
+    Mishap("gdb comes and goes", look("gdb", "-q", "-batch", "-p", "{}", "-ex", "bt 3", ended_early=False), FINE),
     Mishap("the terminal is closed", hang_up, {129, -1}),
 ]
 # Of the surroundings, from the beginning: the run fails and says so, or does without.
@@ -246,8 +249,10 @@ SHORTAGES = {
 
 
 class Chaos:
-    def __init__(self, phantora_run, programs, seed):
+    def __init__(self, phantora_run, programs, seed, mode=None, leave_hangs=False):
         self.phantora_run, self.programs, self.seed = phantora_run, programs, seed
+        self.leave_hangs = leave_hangs
+        self.mode = mode
         self.durations = {}
         self.counts = collections.Counter()
         self.late = collections.Counter()
@@ -300,7 +305,7 @@ class Chaos:
 
     def disturb(self, number, only):
         chance = random.Random(f"{self.seed} {number}")
-        program, mode = chance.choice(self.programs), chance.choice(MODES)
+        program, mode = chance.choice(self.programs), self.mode or chance.choice(MODES)
         names = [mishap.name for mishap in MISHAPS] + list(SHORTAGES)
         name = only or chance.choice(names)
         self.counts[name] += 1
@@ -368,12 +373,17 @@ class Chaos:
         if status is not None and 0 < status < 128 and not run.errors and not run.output:
             self.fail(number, f"{program.name}, {mode}, {name}: fails without a word", run)
 
-    @staticmethod
-    def show_hang(run):
+    def show_hang(self, run):
         for process in marked(run.mark):
-            print(f"  {process} of {parent(process)}: {read(f'/proc/{process}/cmdline')[:100]!r} "
-                  f"{read(f'/proc/{process}/wchan').decode()} {read(f'/proc/{process}/syscall').decode().split()[:1]}",
-                  flush=True)
+            print(f"  {process} of {parent(process)}: {read(f'/proc/{process}/cmdline')[:100]!r}", flush=True)
+            for thread in sorted(os.listdir(f"/proc/{process}/task"), key=int):
+                at = f"/proc/{process}/task/{thread}"
+                state = re.search(rb"State:\t(.*)", read(f"{at}/status"))
+                print(f"    {thread} {state.group(1).decode() if state else 'gone'}, {read(f'{at}/wchan').decode()}, "
+                      f"call {' '.join(read(f'{at}/syscall').decode().split()[:4])}", flush=True)
+        if self.leave_hangs:
+            print(run.errors.decode(errors="replace")[-1500:], f"\nstill there, of {run.guardian}", flush=True)
+            os._exit(1)
 
 
 def programs(nccl_perf, turns, tracees):
@@ -397,10 +407,16 @@ def main():
     parser.add_argument("--first", type=int, default=0, help="the number of the first")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", help="one mishap, by its name")
+    parser.add_argument("--program", help="one program, by its name")
+    parser.add_argument("--mode", choices=MODES, help="one way to take the host's time")
+    parser.add_argument("--leave-hangs", action="store_true", help="end with the first run that hangs, and leave it there")
     options = parser.parse_args()
-    chaos = Chaos(os.path.abspath(options.phantora_run),
-                  programs(*map(os.path.abspath, (options.nccl_perf, options.turns)), map(os.path.abspath, options.tracees)),
-                  options.seed)
+    chosen = programs(*map(os.path.abspath, (options.nccl_perf, options.turns)), map(os.path.abspath, options.tracees))
+    if options.program:
+        chosen = [program for program in chosen if program.name == options.program]
+        if not chosen:
+            parser.error(f"no program is called {options.program}")
+    chaos = Chaos(os.path.abspath(options.phantora_run), chosen, options.seed, options.mode, options.leave_hangs)
     for tool in ("strace", "gdb"):
         if shutil.which(tool) is None:
             print(f"{tool} is not here: it does not come")

@@ -11,8 +11,10 @@
 #include <poll.h>
 #include <sched.h>
 #include <semaphore.h>
+#include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -52,6 +54,17 @@ int64_t Now() {
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
   return now.tv_sec * int64_t{1'000'000'000} + now.tv_nsec;
+}
+
+// A process whose other has died would wait for its turn for good.
+void FailIfTheOtherDied(int) {
+  siginfo_t ended{};
+  if (waitid(P_ALL, 0, &ended, WEXITED | WNOHANG | WNOWAIT) == 0 && ended.si_pid != 0 &&
+      (ended.si_code != CLD_EXITED || ended.si_status != 0)) {
+    constexpr char kWhat[] = "the other process has died\n";
+    if (write(2, kWhat, sizeof(kWhat) - 1) < 0) _exit(2);
+    _exit(1);
+  }
 }
 
 // --- Ways ---
@@ -165,9 +178,15 @@ int main(int argc, char** argv) {
   if (memory == MAP_FAILED) Fail("mmap");
   shared = new (memory) Shared();
   way->second.prepare();
+  struct sigaction action {};
+  action.sa_handler = FailIfTheOtherDied;
+  action.sa_flags = SA_RESTART;
+  sigaction(SIGCHLD, &action, nullptr);
+  const pid_t parent = getpid();
   const pid_t child = fork();
   if (child < 0) Fail("fork");
   if (child == 0) {
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != parent) _exit(1);
     for (uint32_t turn = 1; turn <= turns; ++turn) {
       way->second.wait(1, turn);
       Sleep(nanoseconds);

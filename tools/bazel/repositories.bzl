@@ -8,6 +8,7 @@ def phantora_repositories():
         hint = "libabsl-dev",
         libs = {
             "absl/cleanup:cleanup": ["absl_cleanup"],
+            "absl/functional:function_ref": ["absl_function_ref"],
             "absl/container:flat_hash_map": ["absl_flat_hash_map", "absl_flat_hash_set"],
             "absl/status:status": ["absl_status"],
             "absl/status:statusor": ["absl_statusor"],

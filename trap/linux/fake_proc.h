@@ -83,6 +83,10 @@ class FakeProc : public Proc {
   void SetText(pid_t number, const std::string& name, const std::string& bytes) {
     texts_[{number, name}] = bytes;
   }
+  std::string Text(pid_t number, const char* name) const override {
+    const auto text = texts_.find({number, name});
+    return text == texts_.end() ? "" : text->second;
+  }
   bool ChannelsAreExact() const override { return channels_are_exact; }
   bool channels_are_exact = true;
   Memory MachineMemory() const override { return memory; }

@@ -31,6 +31,13 @@ class NotifyListener {
   // Answers of a call. A caller that has died meanwhile is normal, and not told.
   void ReplyValue(uint64_t id, int64_t value) { Send({id, value, 0, 0}); }
   void ReplyError(uint64_t id, int error) { Send({id, 0, -error, 0}); }
+  // A debugger wants to stop the caller, which its pending SIGSTOP does on the way out; after that
+  // the kernel makes the call again. Only while that signal is pending: the program would see the
+  // number (handle_signal and arch_do_signal_or_restart, arch/x86/kernel/signal.c).
+  void ReplyRestart(uint64_t id) { Send({id, 0, -kRestartNoHandler, 0}); }
+  static bool IsRestart(const seccomp_notif_resp& response) {
+    return response.error == -kRestartNoHandler;
+  }
   void ReplyContinue(uint64_t id) { Send({id, 0, 0, SECCOMP_USER_NOTIF_FLAG_CONTINUE}); }
   // Installs `file` in the caller as a new descriptor and returns it from the
   // call. Errors leave the call unanswered: the caller's table is full (EMFILE); NotFound: it died.
@@ -46,6 +53,8 @@ class NotifyListener {
   bool Reply(const seccomp_notif_resp& response) { return Send(response); }
 
  protected:
+  static constexpr int kRestartNoHandler = 514;  // ERESTARTNOHAND, include/linux/errno.h
+
   // False: the caller is not there any more.
   virtual bool Send(const seccomp_notif_resp& response) = 0;
 };

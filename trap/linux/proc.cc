@@ -7,25 +7,14 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include <string>
 #include <utility>
 
 #include "trap/linux/memory_left.h"
+#include "trap/linux/spare_descriptor.h"
 
 namespace phantora {
 namespace {
-
-// Entries of a directory that are numbers.
-std::optional<std::vector<pid_t>> Numbers(const char* path) {
-  DIR* directory = opendir(path);
-  if (directory == nullptr) return std::nullopt;
-  std::vector<pid_t> numbers;
-  while (const dirent* entry = readdir(directory)) {
-    const pid_t number = atoi(entry->d_name);
-    if (number > 0) numbers.push_back(number);
-  }
-  closedir(directory);
-  return numbers;
-}
 
 class HostProc : public Proc {
  public:
@@ -34,15 +23,11 @@ class HostProc : public Proc {
   }
 
   std::optional<std::vector<pid_t>> Threads(pid_t process) const override {
-    char path[64];
-    snprintf(path, sizeof path, "/proc/%d/task", process);
-    return Numbers(path);
+    return Numbers(Path(process, "task").text);
   }
 
   UniqueFd Open(pid_t number, const char* name, int flags) const override {
-    char path[64];
-    snprintf(path, sizeof path, "/proc/%d/%s", number, name);
-    return UniqueFd(open(path, flags | O_CLOEXEC));
+    return UniqueFd(open(Path(number, name).text, flags | O_CLOEXEC));
   }
 
   bool Read(pid_t number, const char* name, const UniqueFd& kept, char* out,
@@ -50,11 +35,25 @@ class HostProc : public Proc {
     ssize_t length = -1;
     if (kept.valid()) {
       length = pread(kept.get(), out, size - 1, 0);
-    } else if (const UniqueFd file = Open(number, name, O_RDONLY); file.valid()) {
-      length = read(file.get(), out, size - 1);
+    } else {
+      spare_.Open(Path(number, name).text, O_RDONLY, [&](const UniqueFd& file) {
+        if (file.valid()) length = read(file.get(), out, size - 1);
+      });
     }
     out[length > 0 ? length : 0] = '\0';
     return length > 0;
+  }
+
+  std::string Text(pid_t number, const char* name) const override {
+    std::string text;
+    spare_.Open(Path(number, name).text, O_RDONLY, [&text](const UniqueFd& file) {
+      char part[16 << 10];
+      ssize_t length = 0;
+      while (file.valid() && (length = read(file.get(), part, sizeof part)) > 0) {
+        text.append(part, static_cast<size_t>(length));
+      }
+    });
+    return text;
   }
 
   bool ChannelsAreExact() const override {
@@ -69,21 +68,36 @@ class HostProc : public Proc {
     const MemoryLeft left = ReadMemoryLeft();
     return {left.total, left.available};
   }
+
+ private:
+  struct Path {
+    Path(pid_t number, const char* name) {
+      snprintf(text, sizeof text, "/proc/%d/%s", number, name);
+    }
+    char text[64];
+  };
+
+  // Entries of a directory that are numbers.
+  std::optional<std::vector<pid_t>> Numbers(const char* path) const {
+    std::optional<std::vector<pid_t>> numbers;
+    spare_.Open(path, O_RDONLY | O_DIRECTORY, [&numbers](UniqueFd file) {
+      DIR* const directory = file.valid() ? fdopendir(file.get()) : nullptr;
+      if (directory == nullptr) return;
+      file.release();  // which closedir closes
+      numbers.emplace();
+      while (const dirent* entry = readdir(directory)) {
+        const pid_t number = atoi(entry->d_name);
+        if (number > 0) numbers->push_back(number);
+      }
+      closedir(directory);
+    });
+    return numbers;
+  }
+
+  mutable SpareDescriptor spare_;
 };
 
 }  // namespace
-
-std::string Proc::Text(pid_t number, const char* name) const {
-  std::string text;
-  const UniqueFd file = Open(number, name);
-  if (!file.valid()) return text;
-  for (;;) {
-    char part[16 << 10];
-    const ssize_t length = read(file.get(), part, sizeof part);
-    if (length <= 0) return text;
-    text.append(part, static_cast<size_t>(length));
-  }
-}
 
 const Proc& Proc::Host() {
   static const HostProc* const proc = new HostProc;

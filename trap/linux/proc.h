@@ -15,16 +15,16 @@
 
 namespace phantora {
 
-// An interface, so that tests make up threads and processes. A file is named as in /proc/NUMBER:
+// An interface, so that tests make up threads and processes. What is read at once can be read when
+// all descriptors are in use. A file is named as in /proc/NUMBER:
 // "schedstat", "syscall", "wchan", "stat", "status", "comm", "maps" (proc(5)).
 class Proc {
  public:
   virtual ~Proc() = default;
 
-  // All of the machine that this process may see, in any order; none if descriptors have run out.
+  // All of the machine that this process may see, in any order.
   virtual std::vector<pid_t> Processes() const = 0;
-  // All threads of a process (/proc/PID/task), in any order; nullopt if it is gone, or descriptors
-  // have run out.
+  // All threads of a process (/proc/PID/task), in any order; nullopt if it is gone.
   virtual std::optional<std::vector<pid_t>> Threads(pid_t process) const = 0;
   // `flags` of open(2), O_CLOEXEC is added; invalid if the file cannot be had, errno says why.
   virtual UniqueFd Open(pid_t number, const char* name, int flags) const = 0;
@@ -40,7 +40,7 @@ class Proc {
     return Read(number, name, kept, out, kSize);
   }
   // The whole of a file that has lines; empty if it cannot be had.
-  std::string Text(pid_t number, const char* name) const;
+  virtual std::string Text(pid_t number, const char* name) const = 0;
 
   // Does `wchan` name no function for a thread that has been woken and is on its way to a
   // processor, nor for one that may yet find that it need not sleep? Since Linux 5.16

@@ -13,7 +13,9 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "absl/strings/str_cat.h"
 #include "trap/linux/unique_fd.h"
+#include "trap/log.h"
 
 namespace phantora {
 namespace {
@@ -22,9 +24,9 @@ namespace {
 constexpr rlim_t kShareOfFiles = 8;
 constexpr rlim_t kFilesPerThread = 3;
 
-// How long simulated time waits in real time for who is stopped by somebody outside, ns. A tracer
-// such as strace keeps a thread for some microseconds; a person who stops a rank, for longer.
-constexpr int64_t kPatienceWithTracers = 2'000'000'000, kPatienceWithStopped = 30'000'000'000;
+// Real time for which somebody is stopped from outside before that is told, ns. A tracer such as
+// strace keeps a thread for some microseconds; a person who stops a rank, for longer.
+constexpr int64_t kStoppedForLong = 5'000'000'000;
 
 constexpr char kSlices[] = "schedstat", kCall[] = "syscall", kChannel[] = "wchan";
 
@@ -149,21 +151,30 @@ bool ThreadActivity::IsStoppedFromOutside(pid_t id, Thread& thread, char state) 
     thread.stopped_since = 0;
     return false;
   }
+  char text[4096];
+  if (!files_.Read(id, "status", text)) return false;
+  const auto process = static_cast<pid_t>(Number(text, "Tgid:"));
+  const auto tracer = static_cast<pid_t>(Number(text, "TracerPid:"));
+  if (state == 't') {
+    // This process stops threads itself (page sharing), and lets them go on before it looks.
+    if (tracer == 0 || tracer == getpid() || processes_.contains(tracer)) return false;
+  } else if (stopped_by_run_.contains(process) || stopped_by_run_.contains(0)) {
+    return false;
+  }
   const int64_t now = clock_.Monotonic(), slices = Slices(files_, id, thread.slices);
   if (thread.stopped_since == 0 || slices != thread.stopped_slices) {
     thread.stopped_since = now;
     thread.stopped_slices = slices;
+    thread.told_of_stop = false;
   }
-  const int64_t patience = state == 't' ? kPatienceWithTracers : kPatienceWithStopped;
-  char text[4096];
-  if (now - thread.stopped_since > patience || !files_.Read(id, "status", text)) return false;
-  if (state == 't') {
-    const auto tracer = static_cast<pid_t>(Number(text, "TracerPid:"));
-    // This process stops threads itself (page sharing), and lets them go on before it looks.
-    return tracer != 0 && tracer != getpid() && !processes_.contains(tracer);
+  if (!thread.told_of_stop && now - thread.stopped_since > kStoppedForLong) {
+    thread.told_of_stop = true;
+    LogWarning(absl::StrCat("thread ", id, " of process ", process,
+                            " is stopped from outside of the run, ",
+                            state == 't' ? absl::StrCat("by process ", tracer) : "by a signal",
+                            ": simulated time stands still until it goes on"));
   }
-  const auto process = static_cast<pid_t>(Number(text, "Tgid:"));
-  return !stopped_by_run_.contains(process) && !stopped_by_run_.contains(0);
+  return true;
 }
 
 bool ThreadActivity::LeavesCall(pid_t id, Thread& thread) {

@@ -36,6 +36,9 @@ struct ThreadSignals {
   uint64_t pending() const { return own | shared; }
   // Has it a SIGKILL to die of, but has not been scheduled since?
   bool killed() const { return (pending() >> 8 & 1) != 0; }
+  // Does a debugger that attaches wait for it to stop (ptrace(2), PTRACE_ATTACH)? Held in a trapped
+  // call, it would not.
+  bool IsBeingAttached() const { return (own & SignalBit(SIGSTOP)) != 0; }
   // What it has a handler for, or dies of with a core dump, and does not block (`mask` may
   // take the place of what it blocks). Held in a trapped call, it would not notice
   // (WAIT_KILLABLE_RECV); what kills without a core dump comes as a SIGKILL.
@@ -108,6 +111,7 @@ class ThreadActivity {
     int64_t slept = -1;  // its time slices when it was found asleep
     // Real time when it was found stopped, ns; 0 if it was not when it was looked at last.
     int64_t stopped_since = 0, stopped_slices = 0;  // and the slices it had had
+    bool told_of_stop = false;
     // When its call was looked at last. While it was held it was not.
     WokenBy woken_by = WokenBy::kAnything;
     uint64_t word = 0;  // then, if it waited for a futex
@@ -135,7 +139,7 @@ class ThreadActivity {
   bool IsRunnable(pid_t id, Thread& thread, bool* gone = nullptr);
   // Of any. If not, it notes what wakes it.
   bool Runs(pid_t id, Thread& thread);
-  // Has somebody outside of the run stopped it, and not long ago? `state` is that of its `stat`.
+  // Has somebody outside of the run stopped it? `state` is that of its `stat`.
   bool IsStoppedFromOutside(pid_t id, Thread& thread, char state) const;
   // Of one whose state is asleep: does it run, all the same? If not, it notes what wakes it.
   bool LeavesCall(pid_t id, Thread& thread);

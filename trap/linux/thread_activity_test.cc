@@ -331,21 +331,21 @@ TEST_F(ThreadActivityTest, WhoIsStoppedFromOutsideIsNotBlocked) {
   EXPECT_FALSE(AllBlocked());
 }
 
-// Who is stopped for long may be waited for by who stopped it.
-TEST_F(ThreadActivityTest, SimulatedTimeDoesNotWaitForEverForTheStopped) {
+TEST_F(ThreadActivityTest, HoweverLongSomebodyIsStoppedFromOutsideAndThatIsToldOnce) {
+  testing::internal::CaptureStderr();
   files_.Set(10, 10, 't', 5, "202 0x1 0x2 0x3");
   files_.SetFile(10, 10, "wchan", "ptrace_stop");
   files_.SetFile(10, 10, "status", "Tgid:\t10\nTracerPid:\t99\n");
-  clock_.Pass(1'000'000'000);
-  EXPECT_FALSE(AllBlocked());
-  clock_.Pass(1'000'000'000);
-  EXPECT_FALSE(AllBlocked());
-  clock_.Pass(2'000'000'000);
+  for (int second = 0; second < 60; ++second) {
+    EXPECT_FALSE(AllBlocked());
+    clock_.Pass(1'000'000'000);
+  }
+  files_.Sleeps(10, 10, 6);
   EXPECT_TRUE(AllBlocked());
-  // It has run since, and is stopped once more.
-  files_.Set(10, 10, 't', 6, "202 0x1 0x2 0x3");
-  files_.SetFile(10, 10, "wchan", "ptrace_stop");
-  EXPECT_FALSE(AllBlocked());
+  const std::string told = testing::internal::GetCapturedStderr();
+  const size_t first = told.find("is stopped from outside of the run, by process 99");
+  ASSERT_NE(first, std::string::npos) << told;
+  EXPECT_EQ(told.find("is stopped", first + 1), std::string::npos) << told;
 }
 
 TEST_F(ThreadActivityTest, WhoIsStoppedByTheRunIs) {

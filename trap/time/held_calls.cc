@@ -79,6 +79,26 @@ HeldCall HeldCalls::Take(Calls::iterator it) {
   return call;
 }
 
+void HeldCalls::IsMadeAgain(const HeldCall& call) {
+  made_again_.insert_or_assign(call.thread,
+                               MadeAgain{call.process, call.wait->arguments(), call.deadline});
+}
+
+std::optional<VirtualTime> HeldCalls::DeadlineOfSame(const CallArguments& call) {
+  if (made_again_.empty()) return std::nullopt;
+  const auto again = made_again_.find(call.thread());
+  if (again == made_again_.end()) return std::nullopt;
+  const MadeAgain before = again->second;
+  made_again_.erase(again);
+  bool same = before.call.number() == call.number();
+  for (int i = 0; i < 6; ++i) same = same && before.call.Word(i) == call.Word(i);
+  return same ? std::optional(before.deadline) : std::nullopt;
+}
+
+void HeldCalls::ProcessDied(pid_t process) {
+  absl::erase_if(made_again_, [=](const auto& call) { return call.second.process == process; });
+}
+
 void HeldCalls::EndBy(Calls::iterator it, VirtualTime deadline) {
   HeldCall& call = it->second;
   if (deadline >= call.deadline) return;

@@ -14,6 +14,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "clock/virtual_time.h"
+#include "trap/linux/call_arguments.h"
 #include "trap/linux/remote_memory.h"
 #include "trap/time/futex_queues.h"
 #include "trap/time/waits/timed_wait.h"
@@ -71,6 +72,13 @@ class HeldCalls {
   // It ends at `deadline`, which is finite, unless it does so before.
   void EndBy(Calls::iterator call, VirtualTime deadline);
 
+  // It has been taken, and its thread makes it again, with the deadline that it had.
+  void IsMadeAgain(const HeldCall& call);
+  // That deadline, if the thread has called so before.
+  std::optional<VirtualTime> DeadlineOfSame(const CallArguments& call);
+  // Forgets such calls.
+  void ProcessDied(pid_t process);
+
   size_t polled() const { return polled_.size(); }
   // Of them, those whose memory other processes may change.
   size_t polled_shared() const { return polled_shared_; }
@@ -106,6 +114,12 @@ class HeldCalls {
   FutexQueues futexes_;
   Polled polled_;  // by process and notification id
   size_t polled_shared_ = 0;
+  struct MadeAgain {
+    pid_t process;
+    CallArguments call;
+    VirtualTime deadline;
+  };
+  absl::flat_hash_map<pid_t, MadeAgain> made_again_;  // by thread
   absl::flat_hash_map<pid_t, size_t> copies_;
   size_t all_copies_ = 0, most_copies_ = 0;
 };

@@ -82,7 +82,7 @@ void SimulatedTime::HoldOrAnswer(const CallArguments& call, pid_t id, int pidfd,
   HeldCall held;
   held.process = id;
   held.thread = thread;
-  held.deadline = wait->deadline();
+  held.deadline = held_.DeadlineOfSame(call).value_or(wait->deadline());
   held.deadline = std::max(held.deadline, process.now);
   held.spins = turn.spins;
   if (!outside_.empty()) held.asked = outside_.AskedAmong(wait->files());
@@ -102,6 +102,17 @@ void SimulatedTime::AnswerHeld(HeldCalls::Calls::iterator call, NotifyListener& 
   } else {
     listener.ReplyValue(id, held.value);
   }
+}
+
+void SimulatedTime::LetAttachedGo(HeldCalls::Calls::iterator call, NotifyListener& listener) {
+  if (call->second.wait != nullptr) return LetGo(call, listener, End::kStopped);
+  if (!call->second.for_gpu()) return AnswerHeld(call, listener);
+  const uint64_t id = call->first;
+  const HeldCall held = held_.Take(call);
+  quiet_ = false;
+  Runs(held.thread, held.process);
+  Log(held, "stops for a debugger:");
+  listener.ReplyRestart(id);
 }
 
 bool SimulatedTime::HoldsAnswer(const CallArguments& call, pid_t id, int64_t value) {
@@ -254,9 +265,10 @@ void SimulatedTime::LetGo(HeldCalls::Calls::iterator call, NotifyListener& liste
     }
   }
   held.wait->ReleaseDescriptors();
-  Log(held, end == End::kTimedOut ? "timed out"
-            : end == End::kReady  ? "was ready:"
-                                  : "was interrupted:");
+  Log(held, end == End::kTimedOut  ? "timed out"
+            : end == End::kReady   ? "was ready:"
+            : end == End::kStopped ? "stops for a debugger:"
+                                   : "was interrupted:");
   if (held.wait->is_clock()) {
     const CallArguments& call = held.wait->arguments();
     AnswerClock(call, CheckedMemory(call.thread(), call.id(), &listener),
@@ -271,6 +283,9 @@ void SimulatedTime::LetGo(HeldCalls::Calls::iterator call, NotifyListener& liste
       return held.wait->Ready(listener, process.now);
     case End::kInterrupted:
       return held.wait->Interrupt(listener, process.now);
+    case End::kStopped:
+      held_.IsMadeAgain(held);
+      return held.wait->Restart(listener);
   }
 }
 

@@ -122,6 +122,7 @@ void SimulatedTime::ProcessDied(pid_t process) {
   LetSpinnersLook(clocks_.NowOf(process), 0);
   order_.Forget(process);
   releases_.erase(process);
+  held_.ProcessDied(process);
   spins_.ProcessDied(process);
   clocks_.Died(process);
   timers_.ProcessDied(process);

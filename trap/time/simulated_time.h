@@ -141,7 +141,7 @@ class SimulatedTime {
   using Process = ProcessClocks::Process;
   using Thread = ProcessClocks::Thread;
   // How a wait ends.
-  enum class End { kTimedOut, kReady, kInterrupted };
+  enum class End { kTimedOut, kReady, kInterrupted, kStopped };
 
   SimulatedTime(const Options& options, Vdso vdso);
 
@@ -223,6 +223,8 @@ class SimulatedTime {
   void LetSpinnersLookAnyway(NotifyListener& listener);
   // Until no process is earlier, or until its deadline.
   void HoldForOthers(const CallArguments& call, Process& process, HeldCall held);
+  // One that waits for GPUs or others, or reads a clock, and that a debugger wants to stop.
+  void LetAttachedGo(HeldCalls::Calls::iterator call, NotifyListener& listener);
   // Those that waited for room in a queue of their GPUs, and have it.
   void LetRoomWaitersGo(NotifyListener& listener);
   // Those for whom something has happened, or nothing more will by itself.

@@ -241,6 +241,31 @@ TEST_F(SimulatedTimeTest, SignalsInterruptInTheOrderOfProcesses) {
   }
 }
 
+TEST_F(SimulatedTimeTest, WhoADebuggerStopsMakesItsCallAgainAndWaitsNoLongerForThat) {
+  Start(HostTimeMode::kMeasured);
+  constexpr int kAgain = 514;  // ERESTARTNOHAND: the kernel's own, which no program sees
+  constexpr auto kTimeout = VirtualSpan::Microseconds(2'000'000);
+  ServeOwn(kRank, 1, SYS_poll, {0, 0, 2'000});
+  const VirtualTime begin = NowOf(kRank);
+  threads_.SetFile(kRank, kRank, "status",
+                   "SigPnd:\t0000000000040000\nShdPnd:\t0\nSigBlk:\t0\nSigCgt:\t0\n");
+  clock_.Pass(kSecond);
+  Pass();
+  ASSERT_EQ(AnswerOf(1), FakeListener::Error(kAgain));
+  threads_.SetFile(kRank, kRank, "status", "SigPnd:\t0\nShdPnd:\t0\nSigBlk:\t0\nSigCgt:\t0\n");
+  clock_.RunProcess(kRank, 5'000'000);
+  ServeOwn(kRank, 2, SYS_poll, {0, 0, 2'000});
+  EXPECT_GT(NowOf(kRank), begin);
+  Pass();
+  EXPECT_EQ(AnswerOf(2), FakeListener::Value(0));
+  EXPECT_EQ(NowOf(kRank), begin + kTimeout);
+  // Another call of it is not that one.
+  clock_.RunProcess(kRank, 5'000'000);
+  ServeOwn(kRank, 3, SYS_poll, {0, 0, 2'000});
+  Pass();
+  EXPECT_GE(NowOf(kRank), begin + kTimeout + kTimeout);
+}
+
 TEST_F(SimulatedTimeTest, SignalsThatAreSentAreLookedForInTheirReceiversBeforeTimePasses) {
   Start();
   Living().clear();

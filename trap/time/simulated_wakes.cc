@@ -179,10 +179,14 @@ void SimulatedTime::CheckSignals(pid_t process, NotifyListener& listener) {
       if (!signals.killed()) held_.Take(it);
       quiet_ = false;
       Runs(0, 0);  // it is about to end, and whoever waits for that goes on now
+    } else if (signals.IsBeingAttached() && (held.wait == nullptr || held.wait->is_clock())) {
+      LetAttachedGo(it, listener);
     } else if (held.wait != nullptr && !held.wait->is_clock()) {
       const std::optional<uint64_t> mask = held.wait->mask();
       if (signals.Due(signals.own, mask) != 0) {
         LetGo(it, listener, End::kInterrupted);
+      } else if (signals.IsBeingAttached()) {
+        LetGo(it, listener, End::kStopped);
       } else if (held.wait->AwaitsSignal(signals.pending())) {
         LetGo(it, listener, End::kReady);
       } else if (signals.Due(signals.shared, mask) != 0 &&

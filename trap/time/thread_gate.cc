@@ -8,6 +8,8 @@
 
 #include <algorithm>
 
+#include "trap/linux/thread_activity.h"
+
 namespace phantora {
 namespace {
 
@@ -152,6 +154,11 @@ bool ThreadGate::Go(Process& process, const Answer& answer) {
 bool ThreadGate::Send(const seccomp_notif_resp& response) {
   const auto call = open_.find(response.id);
   if (call == open_.end() || !ticks_) return calls_->Reply(response);
+  if (IsRestart(response)) {
+    // It stops before it does anything, and is heard of again then.
+    open_.erase(call);
+    return calls_->Reply(response);
+  }
   const Answer answer = {call->second, response};
   const pid_t id = answer.call.process;
   Process& process = processes_[id];
@@ -221,6 +228,16 @@ void ThreadGate::End(pid_t id, Process& process, pid_t thread) {
   ended_.push_back({id, thread});
 }
 
+void ThreadGate::LetAttached(Process& process) {
+  std::erase_if(process.ready, [&](const Answer& answer) {
+    if (!SignalsOf(answer.call.thread, files_).IsBeingAttached()) return false;
+    open_.erase(answer.response.id);
+    calls_->Reply(answer.response);
+    ++counters_.stopped;
+    return true;
+  });
+}
+
 void ThreadGate::SettleEnd(pid_t id, Process& process) {
   std::erase_if(process.stopped_ends, [&](pid_t thread) {
     if (!IsGone(thread)) return false;
@@ -250,6 +267,8 @@ void ThreadGate::Look(pid_t id, Process& process, int64_t now) {
     } else if (ran - process.ran_before > kLongestRun) {
       ++counters_.ran_long;
       process.runner = 0;
+    } else if (!process.ready.empty() && IsStopped(process.runner)) {
+      LetAttached(process);
     }
   }
   const int64_t unborn = process.births > 0 ? now - process.born_since : 0;

@@ -159,6 +159,8 @@ class ThreadGate : public NotifyListener {
   }
   // Forgets a thread that is gone, and tells of it.
   void End(pid_t id, Process& process, pid_t thread);
+  // Answers those whom a debugger waits for: they stop before they do anything.
+  void LetAttached(Process& process);
   // Whom others wait for no longer.
   void Look(pid_t id, Process& process, int64_t now);
   bool Sleeps(pid_t thread) const;

@@ -182,6 +182,34 @@ TEST_F(ThreadGateTest, WhoIsStoppedOnItsWayOutKeepsNobody) {
   EXPECT_EQ(gate_.TakeEnded().size(), 1u);
 }
 
+TEST_F(ThreadGateTest, ADebuggerThatAttachesStopsThoseWhoWaitForTheirTurn) {
+  const uint64_t first = Stop(kMain), second = Stop(kOther), third = Stop(kThird);
+  Answer(first);
+  Answer(second);
+  Answer(third);
+  // It has stopped the one that ran, and waits for the next.
+  proc_.Set(kProcess, kMain, 't', 1, "running");
+  proc_.SetFile(kProcess, kOther, "status", "SigPnd:\t0000000000040000\nShdPnd:\t0\n");
+  Tick();
+  EXPECT_TRUE(IsAnswered(second)) << "or it would not stop";
+  EXPECT_FALSE(IsAnswered(third));
+  Runs(kMain);
+  Stop(kMain);
+  gate_.Release();
+  EXPECT_TRUE(IsAnswered(third));
+}
+
+TEST_F(ThreadGateTest, WhoMakesItsCallAgainIsNobodysTurn) {
+  const uint64_t first = Stop(kMain), waits = Stop(kOther);
+  Answer(first);
+  gate_.ReplyRestart(waits);
+  EXPECT_TRUE(IsAnswered(waits)) << "though another runs";
+  const uint64_t again = Stop(kOther), next = Stop(kMain);
+  Answer(next);
+  EXPECT_TRUE(IsAnswered(next));
+  EXPECT_FALSE(IsAnswered(again));
+}
+
 TEST_F(ThreadGateTest, WhoSleepsInTheKernelLetsOthersGo) {
   const uint64_t first = Stop(kMain), second = Stop(kOther);
   Answer(first);

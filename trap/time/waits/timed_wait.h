@@ -102,6 +102,8 @@ class TimedWait {
   virtual void TimeOut(NotifyListener& listener, VirtualTime now) const = 0;
   virtual void Ready(NotifyListener& listener, VirtualTime now) const;
   virtual void Interrupt(NotifyListener& listener, VirtualTime now) const;
+  // The caller is to stop for a debugger, and makes the call again.
+  void Restart(NotifyListener& listener) const { listener.ReplyRestart(id()); }
 
  protected:
   // `memory`: of the caller; nullptr for the real one.

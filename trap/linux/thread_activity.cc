@@ -27,6 +27,8 @@ constexpr rlim_t kFilesPerThread = 3;
 // Real time for which somebody is stopped from outside before that is told, ns. A tracer such as
 // strace keeps a thread for some microseconds; a person who stops a rank, for longer.
 constexpr int64_t kStoppedForLong = 5'000'000'000;
+// After that a tracer is taken to wait for other threads, too.
+constexpr int64_t kLongForATracer = 100'000'000;
 
 constexpr char kSlices[] = "schedstat", kCall[] = "syscall", kChannel[] = "wchan";
 
@@ -93,7 +95,19 @@ ThreadSignals SignalsOf(pid_t thread, const Proc& files) {
           .shared = Mask(text, "ShdPnd:"),
           .blocked = Mask(text, "SigBlk:"),
           .caught = Mask(text, "SigCgt:"),
-          .ignored = Mask(text, "SigIgn:")};
+          .ignored = Mask(text, "SigIgn:"),
+          .tracer = static_cast<pid_t>(Number(text, "TracerPid:"))};
+}
+
+bool Nudge(pid_t process, pid_t thread, const ThreadSignals& signals, const Proc& files) {
+  // Those whose default is to be ignored (signal(7)); of a traced thread they wait to be told.
+  for (const int signal : {SIGURG, SIGWINCH, SIGCHLD}) {
+    const uint64_t bit = SignalBit(signal);
+    if (((signals.caught | signals.blocked) & bit) != 0) continue;
+    if (syscall(SYS_tgkill, process, thread, signal) != 0) return false;
+    return (SignalsOf(thread, files).own & bit) != 0;
+  }
+  return false;
 }
 
 std::string ThreadName(pid_t thread, const Proc& files) {
@@ -146,7 +160,7 @@ bool ThreadActivity::List(pid_t id, Process& process) {
   return added;
 }
 
-bool ThreadActivity::IsStoppedFromOutside(pid_t id, Thread& thread, char state) const {
+bool ThreadActivity::IsStoppedFromOutside(pid_t id, Thread& thread, char state) {
   if (state != 'T' && state != 't') {
     thread.stopped_since = 0;
     return false;
@@ -166,6 +180,10 @@ bool ThreadActivity::IsStoppedFromOutside(pid_t id, Thread& thread, char state) 
     thread.stopped_since = now;
     thread.stopped_slices = slices;
     thread.told_of_stop = false;
+  }
+  if (state == 't' && now - thread.stopped_since > kLongForATracer) {
+    keeping_tracer_ = tracer;
+    kept_at_ = now;
   }
   if (!thread.told_of_stop && now - thread.stopped_since > kStoppedForLong) {
     thread.told_of_stop = true;

@@ -32,6 +32,7 @@ inline constexpr uint64_t kDumpCore = SignalBit(SIGQUIT) | SignalBit(SIGILL) | S
 struct ThreadSignals {
   uint64_t own = 0, shared = 0;  // pending
   uint64_t blocked = 0, caught = 0, ignored = 0;
+  pid_t tracer = 0;  // who traces it
 
   uint64_t pending() const { return own | shared; }
   // Has it a SIGKILL to die of, but has not been scheduled since?
@@ -48,6 +49,12 @@ struct ThreadSignals {
   }
 };
 ThreadSignals SignalsOf(pid_t thread, const Proc& files = Proc::Host());
+
+// Gives a traced thread a signal that means nothing to it, which its tracer is told of. False: it
+// has handlers for all of those, or is traced no longer. If true, that signal is pending now, and a
+// call in which the thread stands may be answered with ERESTARTNOHAND.
+bool Nudge(pid_t process, pid_t thread, const ThreadSignals& signals,
+           const Proc& files = Proc::Host());
 
 // The name that the thread has given itself; empty if it is gone.
 std::string ThreadName(pid_t thread, const Proc& files = Proc::Host());
@@ -99,6 +106,12 @@ class ThreadActivity {
   std::vector<FutexWaiter> SharedFutexWaiters(const std::vector<pid_t>& processes,
                                               const std::function<bool(pid_t)>& held);
 
+  // Somebody outside of the run who traces, and has kept a thread stopped for longer than a tracer
+  // does that is told of calls: it may wait for other threads to stop. 0: nobody.
+  pid_t keeping_tracer() const {
+    return clock_.Monotonic() - kept_at_ < kKeptRecently ? keeping_tracer_ : 0;
+  }
+
   // The thread that was found running last.
   pid_t running() const { return running_; }
   // It is on its way out: the processes are not the same any more soon.
@@ -140,7 +153,7 @@ class ThreadActivity {
   // Of any. If not, it notes what wakes it.
   bool Runs(pid_t id, Thread& thread);
   // Has somebody outside of the run stopped it? `state` is that of its `stat`.
-  bool IsStoppedFromOutside(pid_t id, Thread& thread, char state) const;
+  bool IsStoppedFromOutside(pid_t id, Thread& thread, char state);
   // Of one whose state is asleep: does it run, all the same? If not, it notes what wakes it.
   bool LeavesCall(pid_t id, Thread& thread);
 
@@ -153,6 +166,10 @@ class ThreadActivity {
   std::unordered_set<pid_t> stopped_by_run_;
   uint64_t shared_wakes_ = 0, signals_ = 0;
   pid_t running_ = 0, running_process_ = 0;
+  // As it was found last, at this real time (ns), which has to be within so much.
+  static constexpr int64_t kKeptRecently = 1'000'000'000;
+  pid_t keeping_tracer_ = 0;
+  int64_t kept_at_ = -kKeptRecently;
   bool saw_dying_ = false;
 };
 

@@ -348,6 +348,19 @@ TEST_F(ThreadActivityTest, HoweverLongSomebodyIsStoppedFromOutsideAndThatIsToldO
   EXPECT_EQ(told.find("is stopped", first + 1), std::string::npos) << told;
 }
 
+TEST_F(ThreadActivityTest, ATracerThatKeepsAThreadIsToldOf) {
+  files_.Set(10, 10, 't', 5, "202 0x1 0x2 0x3");
+  files_.SetFile(10, 10, "wchan", "ptrace_stop");
+  files_.SetFile(10, 10, "status", "Tgid:\t10\nTracerPid:\t99\n");
+  EXPECT_FALSE(AllBlocked());
+  EXPECT_EQ(activity_.keeping_tracer(), 0) << "it may have been told of a call";
+  clock_.Pass(200'000'000);
+  EXPECT_FALSE(AllBlocked());
+  EXPECT_EQ(activity_.keeping_tracer(), 99);
+  clock_.Pass(2'000'000'000);
+  EXPECT_EQ(activity_.keeping_tracer(), 0) << "nobody has found it stopped since";
+}
+
 TEST_F(ThreadActivityTest, WhoIsStoppedByTheRunIs) {
   files_.Sleeps(11, 11, 5);
   files_.Set(10, 10, 'T', 5, "202 0x1 0x2 0x3");

@@ -223,7 +223,7 @@ class SimulatedTime {
   void LetSpinnersLookAnyway(NotifyListener& listener);
   // Until no process is earlier, or until its deadline.
   void HoldForOthers(const CallArguments& call, Process& process, HeldCall held);
-  // One that waits for GPUs or others, or reads a clock, and that a debugger wants to stop.
+  // One that a debugger wants to stop.
   void LetAttachedGo(HeldCalls::Calls::iterator call, NotifyListener& listener);
   // Those that waited for room in a queue of their GPUs, and have it.
   void LetRoomWaitersGo(NotifyListener& listener);

@@ -179,6 +179,9 @@ void SimulatedTime::CheckSignals(pid_t process, NotifyListener& listener) {
       if (!signals.killed()) held_.Take(it);
       quiet_ = false;
       Runs(0, 0);  // it is about to end, and whoever waits for that goes on now
+    } else if (signals.tracer != 0 && signals.tracer == activity_.keeping_tracer() &&
+               Nudge(held.process, held.thread, signals, *options_.clocks.threads)) {
+      LetAttachedGo(it, listener);
     } else if (signals.IsBeingAttached() && (held.wait == nullptr || held.wait->is_clock())) {
       LetAttachedGo(it, listener);
     } else if (held.wait != nullptr && !held.wait->is_clock()) {

@@ -228,9 +228,10 @@ void ThreadGate::End(pid_t id, Process& process, pid_t thread) {
   ended_.push_back({id, thread});
 }
 
-void ThreadGate::LetAttached(Process& process) {
+void ThreadGate::LetAttached(Process& process, bool long_stopped) {
   std::erase_if(process.ready, [&](const Answer& answer) {
-    if (!SignalsOf(answer.call.thread, files_).IsBeingAttached()) return false;
+    const ThreadSignals signals = SignalsOf(answer.call.thread, files_);
+    if (!signals.IsBeingAttached() && (signals.tracer == 0 || !long_stopped)) return false;
     open_.erase(answer.response.id);
     calls_->Reply(answer.response);
     ++counters_.stopped;
@@ -268,7 +269,7 @@ void ThreadGate::Look(pid_t id, Process& process, int64_t now) {
       ++counters_.ran_long;
       process.runner = 0;
     } else if (!process.ready.empty() && IsStopped(process.runner)) {
-      LetAttached(process);
+      LetAttached(process, now - process.runs_since > kPatienceWithTracer);
     }
   }
   const int64_t unborn = process.births > 0 ? now - process.born_since : 0;

@@ -40,9 +40,11 @@ class ThreadGate : public NotifyListener {
  public:
   // Real time after which others go, too, ns: since a thread was answered, if it sleeps in the
   // kernel; of its processor time, if it runs; since a thread was made that has not been heard
-  // of, and is there; and since one was to end that a debugger has stopped.
+  // of, and is there; since one was to end that a debugger has stopped; and since one goes that a
+  // debugger has stopped, which may wait for others to stop.
   static constexpr int64_t kPatienceWithSleep = 1'000'000, kLongestRun = 300'000'000,
-                           kPatienceWithBirth = 1'000'000'000, kPatienceWithStop = 2'000'000'000;
+                           kPatienceWithBirth = 1'000'000'000, kPatienceWithStop = 2'000'000'000,
+                           kPatienceWithTracer = 100'000'000;
 
   // `epoll` gets timer().
   explicit ThreadGate(int epoll, const Proc* files = &Proc::Host(),
@@ -159,8 +161,9 @@ class ThreadGate : public NotifyListener {
   }
   // Forgets a thread that is gone, and tells of it.
   void End(pid_t id, Process& process, pid_t thread);
-  // Answers those whom a debugger waits for: they stop before they do anything.
-  void LetAttached(Process& process);
+  // Answers those whom a debugger waits for: they stop before they do anything. With `long_stopped`
+  // all that are traced, since it may wait for any.
+  void LetAttached(Process& process, bool long_stopped);
   // Whom others wait for no longer.
   void Look(pid_t id, Process& process, int64_t now);
   bool Sleeps(pid_t thread) const;

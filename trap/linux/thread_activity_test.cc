@@ -349,6 +349,7 @@ TEST_F(ThreadActivityTest, HoweverLongSomebodyIsStoppedFromOutsideAndThatIsToldO
 }
 
 TEST_F(ThreadActivityTest, ATracerThatKeepsAThreadIsToldOf) {
+  clock_.Pass(1'000'000'000);
   files_.Set(10, 10, 't', 5, "202 0x1 0x2 0x3");
   files_.SetFile(10, 10, "wchan", "ptrace_stop");
   files_.SetFile(10, 10, "status", "Tgid:\t10\nTracerPid:\t99\n");

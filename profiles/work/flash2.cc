@@ -29,8 +29,7 @@ class Flash2Forward : public WorkForm {
     // for split keys has no dropout, and begins with Is_causal.
     const size_t traits = symbol.find("EELb");
     const auto flag = [&](size_t at) {
-      return traits != symbol.npos && symbol.size() > traits + 2 + 4 * at &&
-             symbol.substr(traits + 2 + 4 * at, 4) == "Lb1E";
+      return traits != symbol.npos && HasAt(symbol, traits + 2 + 4 * at, "Lb1E");
     };
     const size_t first = Has(symbol, "splitkv") ? 0 : 1;
     local_ = flag(first + 1);
@@ -170,8 +169,7 @@ FoundForm FindFlash2(const KernelFacts& kernel) {
   }
   if (Has(symbol, "flash_bwd_dq_dk_dv")) {
     const size_t traits = symbol.find("EELb");  // then Is_dropout, Is_causal
-    const bool causal = traits != symbol.npos && traits + 10 <= symbol.size() &&
-                        symbol.substr(traits + 6, 4) == "Lb1E";
+    const bool causal = traits != symbol.npos && HasAt(symbol, traits + 6, "Lb1E");
     return {WorkFamily::kAttention,
             std::make_shared<Flash2Backward>(
                 Has(symbol, "bfloat16") ? MathPrecision::kBf16 : MathPrecision::kFp16, causal)};

@@ -42,7 +42,7 @@ class Flash3Forward : public WorkForm {
     // CollectiveMainloopFwdSm90<..., arch::Sm90, Is_causal, Is_local, ...>.
     const size_t flags = symbol.find("4arch4Sm90E");
     const auto flag = [&](size_t at) {
-      return flags != symbol.npos && symbol.substr(flags + 11 + 4 * at, 4) == "Lb1E";
+      return flags != symbol.npos && HasAt(symbol, flags + 11 + 4 * at, "Lb1E");
     };
     local_ = flag(1);
     causal_ = flag(0) || local_;

@@ -13,6 +13,11 @@ inline bool Has(std::string_view text, std::string_view part) {
   return text.find(part) != text.npos;
 }
 
+// Does `text` have `part` at this place? There may be nothing there.
+inline bool HasAt(std::string_view text, size_t at, std::string_view part) {
+  return at <= text.size() && text.substr(at, part.size()) == part;
+}
+
 // Whether `text` has the parts of `pattern` between asterisks, in this order.
 bool Matches(std::string_view text, std::string_view pattern);
 

@@ -9,6 +9,11 @@
 
 namespace phantora {
 
+// What has to hold for whatever input.
+inline void Require(bool holds) {
+  if (!holds) __builtin_trap();
+}
+
 // Small decisions take few bytes, so that changing one byte of an input changes one decision. At
 // the end of the input everything is 0.
 class Choices {
@@ -20,7 +25,10 @@ class Choices {
 
   // Of [0, bound), bound > 0.
   uint64_t Below(uint64_t bound) {
-    const int bytes = bound <= 1U << 8 ? 1 : bound <= 1U << 16 ? 2 : bound <= uint64_t{1} << 32 ? 4 : 8;
+    const int bytes = bound <= 1U << 8             ? 1
+                      : bound <= 1U << 16          ? 2
+                      : bound <= uint64_t{1} << 32 ? 4
+                                                   : 8;
     return Bits(bytes) % bound;
   }
   uint8_t Byte() { return static_cast<uint8_t>(Bits(1)); }

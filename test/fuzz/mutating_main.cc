@@ -44,7 +44,8 @@ class Maker {
 
   void Change(Input& input) {
     const size_t at = Below(input.size());
-    static constexpr uint64_t kEdges[] = {0, 1, 0x7f, 0xff, 0x7fff, 0xffff, 0x7fffffff, ~uint64_t{0}};
+    static constexpr uint64_t kEdges[] = {0,      1,      0x7f,       0xff,
+                                          0x7fff, 0xffff, 0x7fffffff, ~uint64_t{0}};
     switch (Below(7)) {
       case 0:
         input[at] = static_cast<uint8_t>(random_());
@@ -54,8 +55,8 @@ class Maker {
         break;
       case 2:
         input.erase(input.begin() + static_cast<std::ptrdiff_t>(at),
-                    input.begin() + static_cast<std::ptrdiff_t>(
-                                        std::min(input.size(), at + 1 + Below(16))));
+                    input.begin() +
+                        static_cast<std::ptrdiff_t>(std::min(input.size(), at + 1 + Below(16))));
         break;
       case 3: {
         Input part(input.begin() + static_cast<std::ptrdiff_t>(at),
@@ -91,7 +92,8 @@ class Maker {
 void Add(const std::filesystem::path& path, std::vector<Input>* inputs) {
   if (std::filesystem::is_directory(path)) {
     std::vector<std::filesystem::path> files;
-    for (const auto& entry : std::filesystem::directory_iterator(path)) files.push_back(entry.path());
+    for (const auto& entry : std::filesystem::directory_iterator(path))
+      files.push_back(entry.path());
     std::ranges::sort(files);
     for (const auto& file : files) Add(file, inputs);
     return;

@@ -64,7 +64,7 @@ class FakeMemory : public RemoteMemory {
       blocks_[address].resize(length);
       bytes = blocks_[address].data();
     }
-    memcpy(bytes, data, length);
+    if (length > 0) memcpy(bytes, data, length);
   }
   uint8_t* Find(uint64_t address, uint64_t length) const {
     auto it = blocks_.upper_bound(address);

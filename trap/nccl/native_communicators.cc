@@ -123,9 +123,10 @@ void NativeCommunicators::MakeIfComplete(uint64_t number, std::string& why) {
     open.pop_back();
     for (const auto& [other, candidate] : ends_) {
       if (candidate.handle != 0 || candidate.ranks != end.ranks || group.contains(other)) continue;
-      const bool meets = std::any_of(end.places.begin(), end.places.end(), [&](const Place& place) {
-        return candidate.places.contains(place);
-      });
+      const auto& places = candidate.places;
+      const bool meets =
+          std::any_of(end.places.begin(), end.places.end(),
+                      [&places](const Place& place) { return places.contains(place); });
       if (!meets) continue;
       group.insert(other);
       open.push_back(other);

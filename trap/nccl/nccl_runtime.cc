@@ -100,6 +100,7 @@ size_t NcclRuntime::ParameterBytes(uint64_t fingerprint) const {
 SharedWork::Prepared NcclRuntime::Prepare(pid_t process, const std::shared_ptr<GpuContext>& context,
                                           absl::Span<const uint8_t> parameters) {
   nccl::MarkerHeader header;
+  if (parameters.size() < sizeof header) return {.error = "an NCCL operation that is none"};
   std::memcpy(&header, parameters.data(), sizeof header);
   const size_t most = (parameters.size() - sizeof header) / sizeof(nccl::Entry);
   if (header.magic != nccl::MarkerHeader().magic || header.entries > most) {
@@ -111,9 +112,11 @@ SharedWork::Prepared NcclRuntime::Prepare(pid_t process, const std::shared_ptr<G
   if (endpoint == nullptr) return {};
   auto& parts = parts_[{process, header.handle}];
   const size_t before = parts.size();
-  parts.resize(before + header.entries);
-  std::memcpy(parts.data() + before, parameters.data() + sizeof header,
-              header.entries * sizeof(nccl::Entry));
+  if (header.entries > 0) {
+    parts.resize(before + header.entries);
+    std::memcpy(parts.data() + before, parameters.data() + sizeof header,
+                header.entries * sizeof(nccl::Entry));
+  }
   if (header.more != 0) {
     // A process may begin as many calls as it has communicators, and end none.
     size_t begun = 0;

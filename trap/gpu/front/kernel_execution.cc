@@ -1,5 +1,7 @@
 #include "trap/gpu/front/kernel_execution.h"
 
+#include <cpuid.h>
+
 #include <algorithm>
 #include <optional>
 
@@ -39,9 +41,12 @@ KernelExecution::KernelExecution(int architecture, Budget budget, Skipped skippe
       skipped_(skipped, std::move(store)) {}
 
 bool KernelExecution::IsPossible() {
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-         __builtin_cpu_supports("f16c") && __builtin_cpu_supports("bmi") &&
-         __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("lzcnt") &&
+  // Two that clang 14 has no names for.
+  unsigned eax, ebx, ecx, edx;
+  const bool f16c = __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
+  const bool lzcnt = __get_cpuid(0x80000001, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_LZCNT) != 0;
+  return f16c && lzcnt && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+         __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") &&
          __builtin_cpu_supports("popcnt");
 }
 

@@ -65,6 +65,7 @@ std::shared_ptr<const SmallKernel> FindSmallConcatenation(std::string_view symbo
   if (index == symbol.npos || type == symbol.npos || type > index) return nullptr;
   const int inputs = std::atoi(std::string(symbol.substr(index + 7, 8)).c_str());
   // Behind "OpaqueTypeIL" and the type of the literal.
+  if (type + 13 > symbol.size()) return nullptr;
   const int bytes = std::atoi(std::string(symbol.substr(type + 13, 4)).c_str());
   const bool known = inputs >= 1 && inputs <= 1024 && bytes >= 1 && bytes <= 16;
   if (!known || parameters[1].size < static_cast<uint32_t>(inputs) * 20) return nullptr;

@@ -1,14 +1,11 @@
-// Random pushbuffers and launch descriptors for the GPU front end, in process. What
-// a rank writes must neither crash it, nor make one step long, nor make it keep
-// memory without bound.
-#include <gtest/gtest.h>
-
+// Pushbuffers and launch descriptors for the GPU front end. What a rank writes must neither crash
+// it, nor make one step long, nor make it keep memory without bound.
 #include <array>
 #include <memory>
-#include <random>
 #include <vector>
 
 #include "clock/time_source.h"
+#include "test/fuzz/choices.h"
 #include "trap/abi/methods.h"
 #include "trap/gpu/front/channel.h"
 #include "trap/gpu/front/gpu_context.h"
@@ -39,12 +36,12 @@ class NoInterrupts : public InterruptSink {
 
 class Fuzzer {
  public:
-  Fuzzer(uint64_t seed, bool hopper)
-      : random_(seed),
-        hopper_(hopper),
+  explicit Fuzzer(Choices& choices)
+      : choices_(choices),
+        hopper_(choices.Below(2) == 1),
         memory_(std::make_shared<OwnedMemory>(MemoryKind::kVidmem, kMemoryBytes)),
         context_(std::make_shared<GpuContext>()) {
-    EXPECT_TRUE(context_->memory.Map(kMemoryVa, kMemoryBytes, memory_, 0));
+    Require(context_->memory.Map(kMemoryVa, kMemoryBytes, memory_, 0));
     NewChannel();
   }
 
@@ -56,7 +53,6 @@ class Fuzzer {
     Method(4, abi::host::kSetObject, hopper_ ? 0xc8b5 : 0xc6b5);
     const uint32_t pieces = 1 + Below(8);
     for (uint32_t i = 0; i < pieces; ++i) Piece();
-    methods_ += words_.size() / 2;
     Submit();
     for (int i = 0; i < 4 && state_ != Channel::State::kDead; ++i) Step();
     if (state_ == Channel::State::kDead) NewChannel();
@@ -65,14 +61,9 @@ class Fuzzer {
     if (Below(64) == 0) context_ = FreshContext();
   }
 
-  uint64_t methods() const { return methods_; }
-  uint64_t deaths() const { return deaths_; }
-  uint64_t launches() const { return services_.counters.kernels; }
-  uint64_t copies() const { return services_.counters.copies; }
-
  private:
-  uint32_t Below(uint64_t bound) { return static_cast<uint32_t>(random_() % bound); }
-  uint32_t Word() { return static_cast<uint32_t>(random_()); }
+  uint32_t Below(uint64_t bound) { return static_cast<uint32_t>(choices_.Below(bound)); }
+  uint32_t Word() { return choices_.Word(); }
 
   std::shared_ptr<GpuContext> FreshContext() {
     auto context = std::make_shared<GpuContext>();
@@ -110,19 +101,18 @@ class Fuzzer {
     bool worked = false;
     int64_t budget = kStepBudget;
     state_ = channel_->Step(services_, worked, budget);
-    EXPECT_GT(budget, -kLargestOperation);
-    if (state_ == Channel::State::kDead) ++deaths_;
+    Require(budget > -kLargestOperation);
     if (Below(4) == 0) time_->Advance(VirtualSpan::Microseconds(Below(10)));
-    EXPECT_LE(context_->qmds.size(), size_t{1} << 20);
+    Require(context_->qmds.size() <= size_t{1} << 20);
   }
 
   void Submit() {
     const uint64_t at = kPush + Below(64) * 0x4000;
-    EXPECT_TRUE(memory_->Write(at, words_.data(), words_.size() * 4));
+    Require(memory_->Write(at, words_.data(), words_.size() * 4));
     uint64_t length = words_.size();
     if (Below(64) == 0) length = abi::kGpEntryLengthMask;
     uint64_t entry = (kMemoryVa + at) | length << abi::kGpEntryLengthShift;
-    if (Below(128) == 0) entry = random_();
+    if (Below(128) == 0) entry = choices_.Long();
     memory_->Write(kGpfifo + put_ * 8, &entry, 8);
     put_ = (put_ + 1) % kEntries;
     uint32_t put = Below(256) == 0 ? Word() : put_;
@@ -140,7 +130,7 @@ class Fuzzer {
   uint64_t SomeAddress() {
     switch (Below(8)) {
       case 0:
-        return Below(8) == 0 ? random_() : kMemoryVa + kPush + Below(1 << 20);
+        return Below(8) == 0 ? choices_.Long() : kMemoryVa + kPush + Below(1 << 20);
       case 1:
         return kMemoryVa + kMemoryBytes - Below(4096);
       case 2:
@@ -290,7 +280,7 @@ class Fuzzer {
     }
   }
 
-  std::mt19937_64 random_;
+  Choices& choices_;
   const bool hopper_;
   const std::shared_ptr<ManualTimeSource> time_ = std::make_shared<ManualTimeSource>();
   const std::shared_ptr<EngineShare> sms_ = std::make_shared<EngineShare>(time_);
@@ -301,7 +291,7 @@ class Fuzzer {
   Channel::State state_ = Channel::State::kIdle;
   std::vector<uint32_t> words_;
   uint32_t put_ = 0, channels_ = 0;
-  uint64_t methods_ = 0, deaths_ = 0, submissions_ = 0;
+  uint64_t submissions_ = 0;
 
   NoInterrupts interrupts_;
   FixedPricer pricer_{VirtualSpan::Microseconds(1)};
@@ -312,20 +302,12 @@ class Fuzzer {
                         &log_,       &unknowns_,   {}};
 };
 
-class PushbufferFuzzTest : public testing::TestWithParam<bool> {};
-
-TEST_P(PushbufferFuzzTest, StepsStayShortAndNothingBreaks) {
-  constexpr uint64_t kMethods = 500000;
-  Fuzzer fuzzer(GetParam() ? 20 : 10, GetParam());
-  while (fuzzer.methods() < kMethods && !testing::Test::HasFailure()) fuzzer.One();
-  // The input was neither all refused nor all harmless.
-  EXPECT_GT(fuzzer.deaths(), 100u);
-  EXPECT_GT(fuzzer.launches(), 100u);
-  EXPECT_GT(fuzzer.copies(), 100u);
-}
-
-INSTANTIATE_TEST_SUITE_P(Generations, PushbufferFuzzTest, testing::Bool(),
-                         [](const auto& info) { return info.param ? "Hopper" : "Ampere"; });
-
 }  // namespace
 }  // namespace phantora
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  phantora::Choices choices(data, size);
+  phantora::Fuzzer fuzzer(choices);
+  for (int i = 0; i < 64 && !choices.empty(); ++i) fuzzer.One();
+  return 0;
+}

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <fstream>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <sstream>
@@ -11,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "profiles/data/embedded_data.h"
+#include "profiles/kernels/whole_numbers.h"
 
 namespace phantora {
 namespace {
@@ -21,7 +23,9 @@ constexpr char kDirectory[] = "profiles/data/", kFile[] = "/personality.json";
 
 // JSON has no hexadecimal numbers; ids are strings like "0x2330".
 uint32_t Id(const Json& json) {
-  return static_cast<uint32_t>(std::stoul(json.get<std::string>(), nullptr, 16));
+  const uint64_t id = std::stoul(json.get<std::string>(), nullptr, 16);
+  if (id > std::numeric_limits<uint32_t>::max()) throw std::invalid_argument("an id has 32 bits");
+  return static_cast<uint32_t>(id);
 }
 
 double Positive(const Json& json, const std::string& name) {
@@ -152,8 +156,10 @@ uint32_t GpuProfile::tpcs() const {
 absl::StatusOr<GpuProfile> ParseGpuProfile(const std::string& text) {
   // The JSON library reports by exception; none leaves this function.
   try {
-    return FromJson(Json::parse(text, nullptr, /*allow_exceptions=*/true,
-                                /*ignore_comments=*/true));
+    const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/true,
+                                  /*ignore_comments=*/true);
+    RequireWholeNumbers(json, std::numeric_limits<int32_t>::max(), {"rates"});
+    return FromJson(json);
   } catch (const std::exception& error) {
     return absl::InvalidArgumentError(absl::StrCat("GPU personality: ", error.what()));
   }

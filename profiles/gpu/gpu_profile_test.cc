@@ -59,6 +59,12 @@ TEST(GpuProfileTest, ErrorsSayWhatIsWrong) {
   EXPECT_THAT(std::string(ParseGpuProfile("{}").status().message()), HasSubstr("name"));
   EXPECT_THAT(std::string(ParseGpuProfile("{").status().message()), HasSubstr("parse error"));
   EXPECT_FALSE(FindGpuProfile("/nonexistent/gpu.json").ok());
+  // What the JSON library would convert to some other number.
+  for (const char* wrong : {"1e28", "-1", "2.5", "4294967296"}) {
+    const std::string text = std::string("{\"memory\": {\"clock_mhz\": ") + wrong + "}}";
+    EXPECT_THAT(std::string(ParseGpuProfile(text).status().message()),
+                HasSubstr("memory.clock_mhz must be a whole number"));
+  }
 }
 
 }  // namespace

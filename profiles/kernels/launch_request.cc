@@ -2,12 +2,15 @@
 
 #include <zstd.h>
 
+#include <limits>
+
 #include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "nlohmann/json.hpp"
 #include "profiles/kernels/fat_binary.h"
+#include "profiles/kernels/whole_numbers.h"
 
 namespace phantora {
 namespace {
@@ -61,6 +64,9 @@ RequestLine::Image ImageFrom(const Json& json) {
   if (bytes > kLargestCubin || !absl::Base64Unescape(json.at("zstd").get<std::string>(), &packed)) {
     throw std::invalid_argument("the image is too large or no base 64");
   }
+  if (ZSTD_getFrameContentSize(packed.data(), packed.size()) != bytes) {
+    throw std::invalid_argument("the image is not of the size that it says");
+  }
   image.cubin.resize(bytes);
   const size_t got =
       ZSTD_decompress(image.cubin.data(), image.cubin.size(), packed.data(), packed.size());
@@ -109,6 +115,7 @@ absl::StatusOr<RequestLine> ParseRequestLine(std::string_view text) {
   RequestLine line;
   try {
     const Json json = Json::parse(text);
+    RequireWholeNumbers(json, std::numeric_limits<uint64_t>::max(), {"modelled_us"});
     if (json.contains("phantora_missing")) {
       if (json["phantora_missing"] != kVersion) {
         return absl::InvalidArgumentError("it was written by another version of Phantora");

@@ -16,6 +16,7 @@
 #include "tools/run/launcher_rank.h"
 #include "tools/run/session_report.h"
 #include "trap/launch/guardian.h"
+#include "trap/launch/own_rights.h"
 #include "trap/linux/filter_policy.h"
 #include "trap/linux/kernel_features.h"
 #include "trap/linux/process_tree.h"
@@ -231,6 +232,10 @@ absl::Status Session::Launch() {
   if (!command.ok()) return command.status();
   launched_ = true;
   command_.emplace(*std::move(command));
+  if (const auto status = GiveUpRights(); !status.ok()) {
+    LogWarning(absl::StrCat("the supervisor keeps more rights than it needs: ",
+                            std::string(status.message())));
+  }
   LogInfo(absl::StrFormat("%d x %s, driver %s from %s", plan_.hosts() * plan_.gpus_per_host(),
                           plan_.profile.product, plan_.driver.version.text,
                           plan_.driver.library_directory));

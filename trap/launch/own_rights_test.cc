@@ -1,0 +1,93 @@
+#include "trap/launch/own_rights.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <linux/capability.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <functional>
+#include <thread>
+
+namespace phantora {
+namespace {
+
+// In a process of its own, after its rights are given up; it ends with 0 if `holds`.
+bool HoldsAfterwards(const std::function<bool()>& holds) {
+  const pid_t child = fork();
+  if (child == 0) {
+    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    _exit(GiveUpRights().ok() && holds() ? 0 : 1);
+  }
+  int status = 0;
+  return waitpid(child, &status, 0) == child && status == 0;
+}
+
+TEST(OwnRightsTest, WhatTheSupervisorHasNoUseForIsRefused) {
+  char word[] = "true";
+  char* const words[] = {word, nullptr};
+  EXPECT_TRUE(HoldsAfterwards([&] { return execv("/bin/true", words) != 0 && errno == EPERM; }));
+  EXPECT_TRUE(HoldsAfterwards([] { return unshare(CLONE_NEWUSER) != 0 && errno == EPERM; }));
+  EXPECT_TRUE(HoldsAfterwards([] { return chmod("/tmp", 0) != 0 && errno == EPERM; }));
+  EXPECT_TRUE(
+      HoldsAfterwards([] { return mknod("/tmp/own_rights", S_IFIFO, 0) != 0 && errno == EPERM; }));
+  EXPECT_TRUE(HoldsAfterwards(
+      [] { return mount("none", "/tmp", "tmpfs", 0, nullptr) != 0 && errno == EPERM; }));
+  EXPECT_TRUE(HoldsAfterwards([] { return setuid(0) != 0 && errno == EPERM; }));
+  EXPECT_TRUE(
+      HoldsAfterwards([] { return syscall(SYS_bpf, 0, nullptr, 0) != 0 && errno == EPERM; }));
+}
+
+TEST(OwnRightsTest, ItStillReadsFilesAndMakesThreads) {
+  EXPECT_TRUE(HoldsAfterwards([] {
+    bool refused = false;
+    std::thread([&] { refused = chmod("/tmp", 0) != 0 && errno == EPERM; }).join();
+    const int file = open("/proc/self/status", O_RDONLY);
+    return refused && file >= 0;
+  }));
+}
+
+TEST(OwnRightsTest, ThreadsThatRunAlreadyAreMeantToo) {
+  const pid_t child = fork();
+  if (child == 0) {
+    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    int ends[2];
+    if (pipe(ends) != 0) _exit(2);
+    bool refused = false;
+    std::thread thread([&] {
+      char byte;
+      const bool told = read(ends[0], &byte, 1) == 1;
+      refused = told && chmod("/tmp", 0) != 0 && errno == EPERM;
+    });
+    const bool given_up = GiveUpRights().ok() && write(ends[1], "x", 1) == 1;
+    if (!given_up) _exit(3);
+    thread.join();
+    _exit(refused ? 0 : 1);
+  }
+  int status = 0;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
+
+TEST(OwnRightsTest, OfRootsCapabilitiesFewStay) {
+  EXPECT_TRUE(HoldsAfterwards([] {
+    __user_cap_header_struct header{.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
+    __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3] = {};
+    if (syscall(SYS_capget, &header, sets) != 0) return false;
+    const auto has = [&](int capability) {
+      return ((sets[capability / 32].permitted >> (capability % 32)) & 1) != 0;
+    };
+    // An ordinary user has none anyway.
+    return !has(CAP_SYS_ADMIN) && !has(CAP_SYS_MODULE) && !has(CAP_SETUID) && !has(CAP_MKNOD) &&
+           has(CAP_SYS_PTRACE) == (geteuid() == 0);
+  }));
+}
+
+}  // namespace
+}  // namespace phantora

@@ -2,13 +2,13 @@
 
 load("@rules_cc//cc:defs.bzl", "cc_binary", "cc_library", "cc_test")
 
-def fuzz_target(name, deps, runs = 20000, data = []):
+def fuzz_target(name, deps, runs, data = []):
     """Makes NAME_fuzz_test and NAME_fuzzer of targets/NAME.cc.
 
     Args:
       name: of the target.
       deps: what it includes.
-      runs: inputs that the test makes by chance. The fuzzer, which takes clang and libFuzzer, is tools/fuzz.sh's.
+      runs: inputs that the test makes by chance, half a minute's or so. The fuzzer, which takes clang and libFuzzer, is tools/fuzz.sh's.
       data: files that it opens.
     """
     cc_library(

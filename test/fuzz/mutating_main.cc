@@ -5,6 +5,10 @@
 //
 // It does not know what an input reaches; tools/fuzz.sh does. Here it is seen that what has been
 // found stays mended, in any build.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cinttypes>
 #include <cstdint>
@@ -23,6 +27,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 namespace {
 
 using Input = std::vector<uint8_t>;
+constexpr size_t kLargest = 1 << 16;
 
 class Maker {
  public:
@@ -31,6 +36,7 @@ class Maker {
   Input Make() {
     Input input;
     if (!known_.empty() && Below(4) != 0) input = known_[Below(known_.size())];
+    if (input.size() > kLargest) input.resize(kLargest);
     if (input.empty()) {
       input.resize(1 + Below(Below(8) == 0 ? 4096 : 256));
       for (uint8_t& byte : input) byte = static_cast<uint8_t>(random_());
@@ -82,11 +88,37 @@ class Maker {
       default:
         input.resize(at);
     }
-    if (input.size() > size_t{1} << 16) input.resize(size_t{1} << 16);
+    if (input.size() > kLargest) input.resize(kLargest);
   }
 
   std::mt19937_64 random_;
   const std::vector<Input>& known_;
+};
+
+// The input that is run, in a file that is mapped: what is there after a crash is what did it.
+class LastInput {
+ public:
+  LastInput() {
+    const char* const folder = std::getenv("TEST_UNDECLARED_OUTPUTS_DIR");
+    if (folder == nullptr) return;
+    const int file =
+        open((std::string(folder) + "/last_input").c_str(), O_RDWR | O_CREAT | O_TRUNC, 0644);
+    if (file < 0 || ftruncate(file, kBytes) != 0) return;
+    void* const bytes = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (bytes != MAP_FAILED) bytes_ = static_cast<uint8_t*>(bytes);
+    close(file);
+  }
+  // Its size in the first eight bytes, then itself.
+  void Keep(const Input& input) const {
+    if (bytes_ == nullptr) return;
+    const uint64_t size = input.size();
+    std::memcpy(bytes_, &size, sizeof size);
+    if (size > 0) std::memcpy(bytes_ + sizeof size, input.data(), size);
+  }
+
+ private:
+  static constexpr size_t kBytes = kLargest + 8;
+  uint8_t* bytes_ = nullptr;
 };
 
 void Add(const std::filesystem::path& path, std::vector<Input>* inputs) {
@@ -121,16 +153,10 @@ int main(int argc, char** argv) {
   }
   for (const Input& input : known) LLVMFuzzerTestOneInput(input.data(), input.size());
   Maker maker(seed, known);
-  const char* const folder = std::getenv("TEST_UNDECLARED_OUTPUTS_DIR");
-  const std::string last = folder == nullptr ? "" : std::string(folder) + "/last_input";
+  const LastInput last;
   for (uint64_t i = 0; i < runs; ++i) {
     const Input input = maker.Make();
-    // What is there when it crashes is the input that did it.
-    if (!last.empty()) {
-      std::ofstream(last, std::ios::binary | std::ios::trunc)
-          .write(reinterpret_cast<const char*>(input.data()),
-                 static_cast<std::streamsize>(input.size()));
-    }
+    last.Keep(input);
     LLVMFuzzerTestOneInput(input.data(), input.size());
   }
   std::printf("%zu inputs of files, %" PRIu64 " made from them\n", known.size(), runs);

@@ -44,7 +44,8 @@ class RunReportTest : public testing::Test {
                       .driver = "550",
                       .host_time = "fixed",
                       .price_source = "a test",
-                      .unknowns = "  control 0x1: 2 times\n"};
+                      .unknowns = "  control 0x1: 2 times\n",
+                      .steps = {}};
   RunRecorder recorder_;
 };
 

@@ -110,11 +110,12 @@ StepView::Period StepView::FindPeriod(const std::vector<uint32_t>& names) {
   return longest;
 }
 
-int64_t StepView::PeakMemory(int64_t from, int64_t to) const {
+int64_t StepView::PeakMemory(int64_t from, int64_t to, size_t* next) const {
+  // The level at `from` is the last one before it.
+  while (*next + 1 < memory_.size() && memory_[*next + 1].first <= from) ++*next;
   int64_t peak = 0;
-  for (const auto& [at, bytes] : memory_) {
-    if (at >= to) break;
-    peak = at <= from ? bytes : std::max(peak, bytes);
+  for (size_t i = *next; i < memory_.size() && memory_[i].first < to; ++i) {
+    peak = memory_[i].first <= from ? memory_[i].second : std::max(peak, memory_[i].second);
   }
   return peak;
 }
@@ -143,16 +144,17 @@ std::optional<StepView::Steps> StepView::Find() const {
   std::stable_sort(works.begin(), works.end(),
                    [](const Entry& a, const Entry& b) { return a.start < b.start; });
   Steps result = {.kernels = period.length, .steps = {}};
-  size_t first = 0;
+  size_t next = 0, next_level = 0;
+  std::vector<Entry> under_way;  // by the end of the step, in order of their starts
   for (const auto& [begin, end] : period.steps) {
     const int64_t from = starts[begin], to = starts[end];
     if (to <= from) continue;
+    for (; next < works.size() && works[next].start < to; ++next) under_way.push_back(works[next]);
     // Those that are over before it are over before all that follow.
-    while (first < works.size() && works[first].end <= from) ++first;
+    std::erase_if(under_way, [from](const Entry& work) { return work.end <= from; });
     Intervals compute, communication, all;
     double flops = 0;
-    for (size_t i = first; i < works.size() && works[i].start < to; ++i) {
-      const Entry& work = works[i];
+    for (const Entry& work : under_way) {
       const int64_t since = std::max(work.start, from), until = std::min(work.end, to);
       if (work.start >= from) flops += work.flops;
       if (until <= since) continue;
@@ -168,7 +170,7 @@ std::optional<StepView::Steps> StepView::Find() const {
                             .exposed = Span(communicates - CommonLength(compute, communication)),
                             .idle = Span(to - from - Length(all)),
                             .flops = flops,
-                            .peak_memory = PeakMemory(from, to)});
+                            .peak_memory = PeakMemory(from, to, &next_level)});
   }
   if (result.steps.size() < kFewestSteps) return std::nullopt;
   return result;

@@ -457,6 +457,11 @@ RunRequest Parser::ListClusters() const {
 
 RunRequest Parser::Compare() const {
   if (!options_.command.empty()) return Refused("--compare runs no command");
+  for (const CLI::Option* option : app_.get_options()) {
+    if (option->count() > 0 && !option->check_lname("compare")) {
+      return Refused(absl::StrCat(option->get_name(), " has no effect with --compare"));
+    }
+  }
   const auto first = ReadReport(options_.compared[0]), second = ReadReport(options_.compared[1]);
   for (const auto* report : {&first, &second}) {
     if (!report->ok()) return Refused(std::string(report->status().message()));

@@ -307,6 +307,9 @@ TEST(RunOptionsTest, ADryRunIsASessionThatStartsNothing) {
 }
 
 TEST(RunOptionsTest, ClustersAreListed) {
+  const RunRequest compared = ParseRunOptions({"--compare", "a", "b", "--gpus", "2"});
+  EXPECT_NE(compared.exit_status, 0);
+  EXPECT_NE(compared.errors.find("--gpus has no effect with --compare"), std::string::npos);
   const RunRequest list = ParseRunOptions({"--cluster", "list"});
   EXPECT_EQ(list.action, RunAction::kPrint);
   EXPECT_EQ(list.exit_status, 0);

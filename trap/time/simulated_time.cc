@@ -298,7 +298,9 @@ bool SimulatedTime::MayPass(VirtualTime to, NotifyListener& listener, bool again
     if (activity_.saw_dying()) processes_known_ = false;
     quiet_ = false;
     horizon_ = VirtualTime();
-    return !called && RunsForNothing();
+    const bool spins = !called && RunsForNothing();
+    others_rest_ &= called || spins;
+    return spins;
   }
   const auto seen_blocked = [&](pid_t id) {
     const Process* process = clocks_.Find(id);

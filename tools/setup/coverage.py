@@ -21,7 +21,7 @@ import tempfile
 
 FLAGS = ["-c", "dbg", "--copt=--coverage", "--linkopt=--coverage", "--strip=never", "--spawn_strategy=local",
          "--disk_cache="]  # which would not keep what gcov needs
-LIVE = ["//tools:phantora-run", "//test/fuzz:hostile_tracee", "//test/escapes", "//test/nccl_perf"]
+LIVE = ["//tools:phantora-run", "//test/fuzz:hostile_tracee", "//test/nccl_perf"]
 # A process that ends by _exit keeps its counts, too.
 AT_EXIT = """void __gcov_dump(void);
 void __real__exit(int);
@@ -46,7 +46,6 @@ def run_live(binaries, tracees, counts):
     runs = [(gpus, [path(tracee)]) for tracee in tracees]
     sizes = ["-b", "64K", "-e", "4M", "-f", "8", "-c", "1"]
     runs += [(gpus, [path(LIVE[1]), "--seed", "3", "--count", "20000", "--seconds", "20"]),
-             (gpus, [path("//test/escapes:escapes")]),
              (cluster, [path("//test/nccl_perf:nccl_perf"), "all_reduce", *sizes])]
     for mode in ("real", "measured", "fixed"):
         for options, command in runs:

@@ -72,7 +72,7 @@ class StepView {
     std::vector<std::pair<size_t, size_t>> steps;  // from, to
   };
   static Period FindPeriod(const std::vector<uint32_t>& names);
-  // `next` is where the call before, which was about a step before this one, has found the level at its
+  // `next` is where the call before, of a step before this one, has found the level at its
   // beginning; 0 at first.
   int64_t PeakMemory(int64_t from, int64_t to, size_t* next) const;
 

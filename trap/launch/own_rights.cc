@@ -37,7 +37,7 @@ constexpr const char* kGivenUp[] = {
 constexpr int kKept[] = {CAP_SYS_PTRACE,   CAP_KILL,     CAP_DAC_OVERRIDE,    CAP_DAC_READ_SEARCH,
                          CAP_SYS_RESOURCE, CAP_SYS_NICE, CAP_NET_BIND_SERVICE};
 
-// Of all threads: there is one at most that has been started before.
+// Of this thread.
 int DropCapabilities() {
   __user_cap_header_struct header{.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
   __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3] = {};

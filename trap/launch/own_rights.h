@@ -11,8 +11,9 @@ namespace phantora {
 // raise their limits for them. Of system calls, those go that start programs, change mounts, name
 // spaces, users, modes and owners of files, and the machine: they answer EPERM.
 //
-// For all threads of this process, for good; what has been started before keeps its rights. Needs
-// no_new_privs. Errors: the kernel allows no filter; capabilities are given up all the same.
+// For good: calls of all threads of this process, capabilities of the calling thread and those that
+// it makes later. Processes that have been started before keep their rights. Sets no_new_privs.
+// Errors: the kernel allows no filter; capabilities are given up all the same.
 absl::Status GiveUpRights();
 
 }  // namespace phantora

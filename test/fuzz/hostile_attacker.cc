@@ -15,8 +15,8 @@ void Attacker::FreeSome() {
 }
 
 void Attacker::One() {
-  static constexpr uint8_t kWeights[kKinds] = {4, 8, 16, 16, 8, 4, 4, 4, 4, 8,
-                                               8, 6, 6,  24, 2, 6, 2, 1, 0};
+  static constexpr uint8_t kWeights[kKinds] = {4, 8,  16, 16, 8, 4, 4, 4, 4, 8, 8, 6,
+                                               6, 24, 2,  6,  2, 1, 4, 6, 3, 4, 0};
   using Attack = void (Attacker::*)();
   static constexpr Attack kAttacks[kKinds] = {
       &Attacker::OpenClose,     &Attacker::RandomEscape, &Attacker::MutatedEscape,
@@ -25,7 +25,8 @@ void Attacker::One() {
       &Attacker::RandomUvm,     &Attacker::MutatedUvm,   &Attacker::Mappings,
       &Attacker::Memfds,        &Attacker::Push,         &Attacker::Channels,
       &Attacker::Paths,         &Attacker::Pass,         &Attacker::Fork,
-      &Attacker::Bomb};
+      &Attacker::Sleeps,        &Attacker::Waits,        &Attacker::Timers,
+      &Attacker::Ports,         &Attacker::Bomb};
   uint32_t sum = 0;
   for (uint8_t weight : kWeights) sum += weight;
   uint32_t pick = random_.Below(sum);
@@ -37,7 +38,7 @@ void Attacker::One() {
   const uint64_t took = NowNs() - start;
   ++shared->calls[kind];
   ++shared->total;
-  if (kind != kFork && kind != kBomb) {
+  if (kind != kFork && kind != kBomb && kind != kSleeps && kind != kWaits) {
     uint64_t longest = shared->longest_ns;
     while (took > longest && !shared->longest_ns.compare_exchange_weak(longest, took)) {
     }

@@ -114,6 +114,9 @@ class Attacker {
         return reinterpret_cast<uint64_t>(block_.data() + 32768);
     }
   }
+  // `pointer`, now and then another one.
+  uint64_t OrSomePointer(const void* pointer);
+  uint64_t OrSomeLimit(const timespec* time);
   static void Function() {}
   void Noise(size_t bytes) {
     bytes = bytes < block_.size() ? bytes : block_.size();
@@ -171,6 +174,11 @@ class Attacker {
   void Paths();
   void Pass();
   void Fork();
+  void Sleeps();
+  void Waits();
+  void Timers();
+  void Ports();
+  void Transfers(int from, int to);
   void FreeSome();
   void MutatedDmaMapping();
   void MutatedHeapCall();

@@ -29,14 +29,36 @@ enum Kind {
   kPaths,
   kPass,
   kFork,
+  kSleeps,
+  kWaits,
+  kTimers,
+  kPorts,
   kBomb,
   kKinds
 };
-inline constexpr const char* kKindNames[kKinds] = {
-    "open and close", "random escapes", "mutated calls", "controls",    "allocations",
-    "frees",          "duplications",   "exports",       "events",      "random UVM ioctls",
-    "mutated UVM",    "mappings",       "memfd tricks",  "pushbuffers", "channels",
-    "path calls",     "passed files",   "forks",         "bombs"};
+inline constexpr const char* kKindNames[kKinds] = {"open and close",
+                                                   "random escapes",
+                                                   "mutated calls",
+                                                   "controls",
+                                                   "allocations",
+                                                   "frees",
+                                                   "duplications",
+                                                   "exports",
+                                                   "events",
+                                                   "random UVM ioctls",
+                                                   "mutated UVM",
+                                                   "mappings",
+                                                   "memfd tricks",
+                                                   "pushbuffers",
+                                                   "channels",
+                                                   "path calls",
+                                                   "passed files",
+                                                   "forks",
+                                                   "sleeps and clocks",
+                                                   "waits",
+                                                   "timers",
+                                                   "ports",
+                                                   "bombs"};
 
 struct Shared {
   std::atomic<uint64_t> calls[kKinds];

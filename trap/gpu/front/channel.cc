@@ -97,8 +97,16 @@ Channel::State Channel::Step(GpuServices& services, bool& worked, int64_t& budge
 uint32_t Channel::UnrevealedSubmissions() const {
   uint32_t put = 0;
   if (dead_ || !enabled_ || !ReadUserd(abi::kUserdGpPut, &put)) return 0;
-  if (put >= config_.gpfifo_entries) return 1;  // fetching it fails the channel
+  if (put >= config_.gpfifo_entries) return overrun_revealed_ ? 0 : 1;
   return (put + config_.gpfifo_entries - revealed_) % config_.gpfifo_entries;
+}
+
+void Channel::Reveal(VirtualTime submitted) {
+  uint32_t put = 0;
+  overrun_revealed_ = ReadUserd(abi::kUserdGpPut, &put) && put >= config_.gpfifo_entries;
+  if (overrun_revealed_) return;
+  revealed_ = (revealed_ + 1) % config_.gpfifo_entries;
+  submitted_.push_back(submitted);
 }
 
 uint32_t Channel::FreeEntries() const {

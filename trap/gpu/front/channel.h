@@ -73,10 +73,7 @@ class Channel : private MethodSink {
     return FreeEntriesAfter((revealed_ + more) % config_.gpfifo_entries);
   }
   // `submitted`: when the host did.
-  void Reveal(VirtualTime submitted) {
-    revealed_ = (revealed_ + 1) % config_.gpfifo_entries;
-    submitted_.push_back(submitted);
-  }
+  void Reveal(VirtualTime submitted);
 
   // Is there work under way that ends by itself, and when does the first of it? Infinity if
   // there is none, or while it waits for its engine.
@@ -137,7 +134,10 @@ class Channel : private MethodSink {
   bool failure_told_ = false;
 
   uint32_t gp_get_ = 0;
-  uint32_t revealed_ = 0;              // of a gated channel: GP_PUT as far as it may be seen
+  uint32_t revealed_ = 0;  // of a gated channel: GP_PUT as far as it may be seen
+  // A GP_PUT beyond the GPFIFO has been revealed; the channel fails when it fetches next, which it
+  // does not while it waits within an entry.
+  bool overrun_revealed_ = false;
   std::deque<VirtualTime> submitted_;  // when: of what is revealed and not fetched
   uint64_t releases_ = 0, interrupts_ = 0;
   bool in_segment_ = false;  // the entry at gp_get_ is under way

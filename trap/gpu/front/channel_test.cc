@@ -307,6 +307,22 @@ TEST_F(ChannelTest, ABadPutPointerKillsOnlyTheChannel) {
   EXPECT_EQ(channel_->failure(), kPbdmaError);
 }
 
+// While it waits within an entry it does not fetch: that there is something new is told once.
+TEST_F(ChannelTest, ABadPutPointerOfAWaitingChannelIsOneSubmission) {
+  Method(0, abi::host::kSemAddrLo, {kData, 0, 1, 0, abi::host::kAcquireCircularGeq});
+  EXPECT_EQ(Run(), Channel::State::kWaiting);
+  channel_->Reveal(VirtualTime());
+  EXPECT_EQ(channel_->UnrevealedSubmissions(), 0u);
+  SetPut(kEntries);
+  EXPECT_EQ(channel_->UnrevealedSubmissions(), 1u);
+  channel_->Reveal(VirtualTime());
+  EXPECT_EQ(channel_->UnrevealedSubmissions(), 0u);
+  EXPECT_EQ(Step(), Channel::State::kWaiting);
+  Write<uint32_t>(kData, 1);
+  EXPECT_EQ(Step(), Channel::State::kDead);
+  EXPECT_EQ(channel_->failure(), kPbdmaError);
+}
+
 TEST_F(ChannelTest, WorkStaysPutUntilTheChannelIsScheduled) {
   Channel idle(Channel::Config{.context = context_,
                                .gpfifo = kGpfifo,

@@ -1,10 +1,13 @@
 // Waiting for signals, and signals that end other waits.
+#include <fcntl.h>
 #include <poll.h>
 #include <semaphore.h>
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/select.h>
 #include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -386,6 +389,45 @@ WAY(stopped_sleep_ends_when_continued, 20) {
   Sleep(15);
   CHECK(kill(child, SIGCONT) == 0);
   WaitForChild(child);
+}
+
+// Nobody else stops it: time is not to wait for a debugger.
+WAY(a_timer_that_stops_its_process, 20) {
+  const pid_t child = ForkChild([] {
+    sigevent event{};
+    event.sigev_notify = SIGEV_SIGNAL;
+    event.sigev_signo = SIGSTOP;
+    timer_t timer;
+    CHECK(timer_create(CLOCK_MONOTONIC, &event, &timer) == 0);
+    const itimerspec time{{0, 0}, Units(5)};
+    CHECK(timer_settime(timer, 0, &time, nullptr) == 0);
+    for (;;) pause();
+  });
+  Sleep(20);
+  KillChild(child);
+}
+
+WAY(a_descriptor_that_stops_its_process, 20) {
+  const pid_t child = ForkChild([] {
+    int ends[2];
+    CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
+    CHECK(fcntl(ends[0], F_SETOWN, getpid()) == 0 && fcntl(ends[0], F_SETSIG, SIGSTOP) == 0);
+    CHECK(fcntl(ends[0], F_SETFL, O_ASYNC) == 0);
+    CHECK(write(ends[1], "x", 1) == 1);
+    for (;;) pause();
+  });
+  Sleep(20);
+  KillChild(child);
+}
+
+WAY(a_child_whose_end_stops_its_parent, 20) {
+  const pid_t child = ForkChild([] {
+    const long grandchild = syscall(SYS_clone, SIGSTOP, nullptr, nullptr, nullptr, nullptr);
+    if (grandchild == 0) _exit(0);
+    for (;;) pause();
+  });
+  Sleep(20);
+  KillChild(child);
 }
 
 WAY(timer_interrupts_a_computation, 0.001) {

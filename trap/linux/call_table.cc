@@ -4,7 +4,9 @@
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <seccomp.h>
+#include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
@@ -210,6 +212,18 @@ class Table {
     Time({SYS_kill, SYS_tkill, SYS_tgkill, SYS_rt_sigqueueinfo, SYS_rt_tgsigqueueinfo,
           SYS_pidfd_send_signal},
          CallHandler::kSignal, "who waits may have a signal to handle");
+    constexpr uint64_t kInt = 0xffffffff;  // what lies above is the caller's litter
+    for (const uint64_t signal : {SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU}) {
+      Time({SYS_fcntl}, CallHandler::kStop,
+           "F_SETSIG of a signal that stops: who is stopped by the run is not by a debugger",
+           {Masked(1, kInt, F_SETSIG), Equal(2, signal)});
+      Time(
+          {SYS_prctl}, CallHandler::kStop,
+          "PR_SET_PDEATHSIG of a signal that stops: who is stopped by the run is not by a debugger",
+          {Masked(0, kInt, PR_SET_PDEATHSIG), Equal(1, signal)});
+    }
+    Time({SYS_mq_notify}, CallHandler::kStop,
+         "may be with a signal that stops: who is stopped by the run is not by a debugger");
     Time({SYS_clone, SYS_clone3, SYS_fork, SYS_vfork}, CallHandler::kProcess,
          "a new process or thread begins with its parent's time");
     Time({SYS_arch_prctl}, CallHandler::kProgram,

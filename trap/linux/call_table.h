@@ -41,6 +41,7 @@ enum class CallHandler : uint8_t {
   kProgram,   // a program begins
   kClock,     // reads a clock
   kSignal,    // sends a signal
+  kStop,      // asks the kernel to stop a process later
   kYield,     // gives up the processor
   kWait,      // may wait, until a time at the most; or wakes others who do
   kTransfer,  // carries bytes, and time with them

@@ -64,14 +64,12 @@ constexpr int kOwnMemory[] = {SYS_mprotect,
                               kMapShadowStack,
                               kMseal};
 constexpr int kOpenFiles[] = {
-    SYS_close,      SYS_close_range, SYS_lseek,           SYS_dup,
-    SYS_dup2,       SYS_dup3,        SYS_fcntl,           SYS_flock,
-    SYS_fsync,      SYS_fdatasync,   SYS_sync_file_range, SYS_ftruncate,
-    SYS_fallocate,  SYS_fadvise64,   SYS_readahead,       SYS_getdents,
-    SYS_getdents64, SYS_fchdir,      SYS_fchmod,          SYS_fchown,
-    SYS_fgetxattr,  SYS_fsetxattr,   SYS_flistxattr,      SYS_fremovexattr,
-    SYS_pread64,    SYS_pwrite64,    SYS_preadv,          SYS_pwritev,
-    SYS_fstatfs,    SYS_syncfs,      kCachestat};
+    SYS_close,      SYS_close_range, SYS_lseek,        SYS_dup,       SYS_dup2,
+    SYS_dup3,       SYS_flock,       SYS_fsync,        SYS_fdatasync, SYS_sync_file_range,
+    SYS_ftruncate,  SYS_fallocate,   SYS_fadvise64,    SYS_readahead, SYS_getdents,
+    SYS_getdents64, SYS_fchdir,      SYS_fchmod,       SYS_fchown,    SYS_fgetxattr,
+    SYS_fsetxattr,  SYS_flistxattr,  SYS_fremovexattr, SYS_pread64,   SYS_pwrite64,
+    SYS_preadv,     SYS_pwritev,     SYS_fstatfs,      SYS_syncfs,    kCachestat};
 constexpr int kStatusOfOpenFiles[] = {SYS_fstat};
 constexpr int kPathsOfOthers[] = {SYS_chdir,
                                   SYS_getcwd,
@@ -123,14 +121,14 @@ constexpr int kRealTimeouts[] = {SYS_io_getevents, SYS_io_pgetevents};
 constexpr int kTellRealTime[] = {SYS_times, SYS_adjtimex, SYS_clock_adjtime};
 constexpr int kSetClocks[] = {SYS_settimeofday, SYS_clock_settime};
 constexpr int kNewFutexes[] = {kFutexWake, kFutexWait, kFutexRequeue};
-constexpr int kQueues[] = {SYS_pipe,      SYS_pipe2,          SYS_epoll_create, SYS_epoll_create1,
-                           SYS_epoll_ctl, SYS_eventfd,        SYS_eventfd2,     SYS_signalfd,
-                           SYS_signalfd4, SYS_timerfd_create, SYS_pidfd_open,   SYS_pidfd_getfd,
-                           SYS_mq_open,   SYS_mq_unlink,      SYS_mq_notify,    SYS_mq_getsetattr,
-                           SYS_semget,    SYS_semctl,         SYS_msgget,       SYS_msgctl,
-                           SYS_io_setup,  SYS_io_destroy,     SYS_io_cancel};
-constexpr int kSockets[] = {SYS_socket,      SYS_socketpair,
-                            SYS_getsockname, SYS_getpeername, SYS_setsockopt, SYS_getsockopt};
+constexpr int kQueues[] = {SYS_pipe,       SYS_pipe2,          SYS_epoll_create,  SYS_epoll_create1,
+                           SYS_epoll_ctl,  SYS_eventfd,        SYS_eventfd2,      SYS_signalfd,
+                           SYS_signalfd4,  SYS_timerfd_create, SYS_pidfd_open,    SYS_pidfd_getfd,
+                           SYS_mq_open,    SYS_mq_unlink,      SYS_mq_getsetattr, SYS_semget,
+                           SYS_semctl,     SYS_msgget,         SYS_msgctl,        SYS_io_setup,
+                           SYS_io_destroy, SYS_io_cancel};
+constexpr int kSockets[] = {SYS_socket,      SYS_socketpair, SYS_getsockname,
+                            SYS_getpeername, SYS_setsockopt, SYS_getsockopt};
 constexpr int kOwnSignals[] = {
     SYS_rt_sigaction, SYS_rt_sigprocmask, SYS_rt_sigreturn, SYS_rt_sigpending, SYS_rt_sigsuspend,
     SYS_sigaltstack,  SYS_pause,          SYS_wait4,        SYS_waitid,        SYS_restart_syscall};
@@ -141,7 +139,7 @@ constexpr int kIdentity[] = {
     SYS_getegid,  SYS_getgroups, SYS_setgroups,   SYS_getresuid, SYS_getresgid, SYS_setuid,
     SYS_setgid,   SYS_setreuid,  SYS_setregid,    SYS_setresuid, SYS_setresgid, SYS_setfsuid,
     SYS_setfsgid, SYS_getpgid,   SYS_setpgid,     SYS_getpgrp,   SYS_getsid,    SYS_setsid,
-    SYS_capget,   SYS_capset,    SYS_personality, SYS_prctl,     SYS_getrandom, SYS_kcmp};
+    SYS_capget,   SYS_capset,    SYS_personality, SYS_getrandom, SYS_kcmp};
 constexpr int kScheduling[] = {SYS_getrlimit,
                                SYS_setrlimit,
                                SYS_getrusage,

@@ -133,8 +133,9 @@ void ThreadActivity::ContinuesByRun(pid_t process) { stopped_by_run_.erase(proce
 
 void ThreadActivity::KeepOnly(const std::vector<pid_t>& processes) {
   const std::unordered_set<pid_t> kept(processes.begin(), processes.end());
-  std::erase_if(stopped_by_run_,
-                [&](pid_t process) { return process != 0 && !kept.contains(process); });
+  for (std::unordered_set<pid_t>* stops : {&stopped_by_run_, &asked_stops_}) {
+    std::erase_if(*stops, [&](pid_t process) { return process != 0 && !kept.contains(process); });
+  }
   for (auto it = processes_.begin(); it != processes_.end();) {
     const auto current = it++;
     if (kept.contains(current->first)) continue;
@@ -172,8 +173,10 @@ bool ThreadActivity::IsStoppedFromOutside(pid_t id, Thread& thread, char state) 
   if (state == 't') {
     // This process stops threads itself (page sharing), and lets them go on before it looks.
     if (tracer == 0 || tracer == getpid() || processes_.contains(tracer)) return false;
-  } else if (stopped_by_run_.contains(process) || stopped_by_run_.contains(0)) {
-    return false;
+  } else {
+    for (const std::unordered_set<pid_t>* stops : {&stopped_by_run_, &asked_stops_}) {
+      if (stops->contains(process) || stops->contains(0)) return false;
+    }
   }
   const int64_t now = clock_.Monotonic(), slices = Slices(files_, id, thread.slices);
   if (thread.stopped_since == 0 || slices != thread.stopped_slices) {

@@ -91,6 +91,8 @@ class ThreadActivity {
   // the kernel does not stop before that is answered.)
   void StopsByRun(pid_t process);
   void ContinuesByRun(pid_t process);
+  // The kernel stops it some day because a process of the run has asked for that (0: some).
+  void MayStopByRun(pid_t process) { asked_stops_.insert(process); }
   // There are no others any more. In any order.
   void KeepOnly(const std::vector<pid_t>& processes);
 
@@ -163,7 +165,7 @@ class ThreadActivity {
   const size_t most_threads_;  // with open files
   std::map<pid_t, Process> processes_;
   size_t open_threads_ = 0;
-  std::unordered_set<pid_t> stopped_by_run_;
+  std::unordered_set<pid_t> stopped_by_run_, asked_stops_;
   uint64_t shared_wakes_ = 0, signals_ = 0;
   pid_t running_ = 0, running_process_ = 0;
   // As it was found last, at this real time (ns), which has to be within so much.

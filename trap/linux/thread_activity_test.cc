@@ -374,6 +374,10 @@ TEST_F(ThreadActivityTest, WhoIsStoppedByTheRunIs) {
   activity_.StopsByRun(0);  // everybody
   EXPECT_TRUE(AllBlocked({10, 11}));
   activity_.ContinuesByRun(0);
+  EXPECT_FALSE(AllBlocked({10, 11}));
+  activity_.MayStopByRun(10);  // by a timer of its own
+  activity_.ContinuesByRun(10);
+  EXPECT_TRUE(AllBlocked({10, 11}));
   // And by a tracer that is of the run.
   files_.Set(10, 10, 't', 5, "202 0x1 0x2 0x3");
   files_.SetFile(10, 10, "status", "Tgid:\t10\nTracerPid:\t11\n");

@@ -127,6 +127,7 @@ void CallDispatch::ServeBy(CallHandler handler, const TrappedCall& call,
     case CallHandler::kProgram:
     case CallHandler::kClock:
     case CallHandler::kSignal:
+    case CallHandler::kStop:
     case CallHandler::kYield:
     case CallHandler::kWait:
     case CallHandler::kTransfer:

@@ -75,6 +75,9 @@ SimulatedTime::Handler SimulatedTime::HandlerOf(int call) {
       {SYS_rt_sigqueueinfo, &SimulatedTime::ServeSignal},
       {SYS_rt_tgsigqueueinfo, &SimulatedTime::ServeSignal},
       {SYS_pidfd_send_signal, &SimulatedTime::ServeSignal},
+      {SYS_fcntl, &SimulatedTime::ServeStop},
+      {SYS_prctl, &SimulatedTime::ServeStop},
+      {SYS_mq_notify, &SimulatedTime::ServeStop},
       {SYS_sched_yield, &SimulatedTime::ServeYield},
       {SYS_io_uring_setup, &SimulatedTime::RefuseRing},
   };
@@ -144,6 +147,7 @@ void SimulatedTime::ServeTimer(const TrappedCall& call) {
   const pid_t thread = call.thread();
   Process& process = clocks_.Stopped(call.process(), thread);
   clocks_.ChargeFruitless(process, thread);
+  NoteAskedStop(call);
   timers_.Serve(call, ProcessClocks::SeenBy(process, thread));
   quiet_ = false;
   Runs(thread, call.process());
@@ -161,6 +165,7 @@ void SimulatedTime::ServeNewProcess(const TrappedCall& call) {
   const pid_t thread = call.thread();
   spins_.GoesOn(thread);
   clocks_.Stopped(call.process(), thread);  // the child starts with this time
+  NoteAskedStop(call);
   quiet_ = false;
   Runs(thread, call.process());
   if (MakesThread(call)) {

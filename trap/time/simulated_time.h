@@ -175,6 +175,8 @@ class SimulatedTime {
   VirtualTime WakesOthers(const TrappedCall& call);
   // A process of the run sends a signal, which may stop the receiver or let it go on.
   void NoteStop(pid_t receiver, int signal);
+  void ServeStop(const TrappedCall& call);
+  void NoteAskedStop(const TrappedCall& call);
   // `call` sends the receiver a signal at `now`: if that makes it go on, it does so no earlier.
   void NotBeforeSignal(pid_t receiver, const CallArguments& call, VirtualTime now);
   // The same for those that a call wakes who wait for a futex.

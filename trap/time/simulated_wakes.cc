@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "trap/linux/shared_word.h"
+#include "trap/time/asked_stops.h"
 #include "trap/time/simulated_time.h"
 
 namespace phantora {
@@ -79,8 +80,19 @@ void SimulatedTime::ServeSignal(const TrappedCall& call) {
   call.Continue();
 }
 
+void SimulatedTime::ServeStop(const TrappedCall& call) {
+  NoteAskedStop(call);
+  quiet_ = false;
+  Runs(call.thread(), call.process());
+  call.Continue();
+}
+
+void SimulatedTime::NoteAskedStop(const TrappedCall& call) {
+  if (const auto process = AskedToStop(call)) activity_.MayStopByRun(*process);
+}
+
 void SimulatedTime::NoteStop(pid_t receiver, int signal) {
-  if (signal == SIGSTOP || signal == SIGTSTP || signal == SIGTTIN || signal == SIGTTOU) {
+  if (IsStopSignal(signal)) {
     activity_.StopsByRun(receiver);
   } else if (signal == SIGCONT) {
     activity_.ContinuesByRun(receiver);

@@ -11,6 +11,7 @@
 
 #include "trap/linux/remote_memory.h"
 #include "trap/linux/thread_activity.h"
+#include "trap/time/timers/signal_event.h"
 #include "trap/time/waits/wait_arguments.h"
 
 namespace phantora {
@@ -18,13 +19,6 @@ namespace {
 
 // Ids start here, far above the kernel's.
 constexpr int kFirstId = 0x40000000;
-
-// What the kernel's struct sigevent starts with (asm-generic/siginfo.h).
-struct SignalEvent {
-  uint64_t value;
-  int32_t signal, notify;
-  int32_t thread;
-};
 
 // Is it one that the kernel has timers of, and is not of processor time?
 bool IsOurs(int clock) {

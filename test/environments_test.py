@@ -23,9 +23,13 @@ CACHE = pathlib.Path(os.environ.get("PHANTORA_CACHE") or pathlib.Path.home() / "
 NOBODY = "65534"
 TIMEOUT_SECONDS = 200
 # `words` come before the command, and make the place; `user`: for an ordinary user; `limited`: what doctor is to say.
-Place = collections.namedtuple("Place", "name words user limited", defaults=(False, ()))
+# `refused`: what doctor and a run say, where nothing works.
+Place = collections.namedtuple("Place", "name words user limited refused", defaults=(False, (), ()))
 AS_USER = ["setpriv", "--reuid", NOBODY, "--regid", NOBODY, "--clear-groups"]
 SHELL = ["sh", "-ec"]
+# Those that Docker and Podman leave to root.
+CONTAINER_CAPABILITIES = ("chown", "dac_override", "fowner", "fsetid", "kill", "setgid", "setuid", "setpcap",
+                          "net_bind_service", "net_raw", "sys_chroot", "mknod", "audit_write", "setfcap")
 
 
 def after(script, *words):
@@ -33,12 +37,39 @@ def after(script, *words):
     return [*words, *SHELL, script + '; exec "$@"', "sh"]
 
 
-def places(restrict, folder):
+def podman(folder, is_root):
+    """A container of the real tool, with the programs of this machine. Root's own is not told of the machine's groups of
+    processes, which Podman takes in one of their two forms only.
+    """
+    container = pathlib.Path(folder, "container")
+    for name in ("etc", "usr", "proc", "sys", "dev", "run", "tmp", "var", "root", "home"):
+        (container / name).mkdir(parents=True, exist_ok=True)
+    for name in ("bin", "sbin", "lib", "lib64"):
+        if not (container / name).is_symlink():
+            (container / name).symlink_to(f"usr/{name}")
+    shutil.copy("/etc/ld.so.cache", container / "etc")
+    # Its own limits may be beyond those of this machine's root.
+    settings = pathlib.Path(folder, "containers.conf")
+    settings.write_text('[containers]\ndefault_ulimits = []\n[engine]\ncgroup_manager = "cgroupfs"\n')
+    words = ["env", f"CONTAINERS_CONF={settings}", "podman", "run", "--rm", "--network", "none", "--cgroups=disabled", "--ulimit", "host",
+             "--volume", "/usr:/usr:ro", "--volume", f"{folder}:{folder}", "--workdir", f"{folder}/home"]
+    words += [word for name in ("HOME", "PHANTORA_CACHE", "TMPDIR", "CUDA_CACHE_DISABLE") for word in ("--env", name)]
+    words += ["--rootfs", str(container)]
+    if not is_root:
+        return words
+    groups = "umount -l /sys/fs/cgroup/* /sys/fs/cgroup 2>/dev/null || true; mount -t cgroup2 none /sys/fs/cgroup; "
+    return ["unshare", "-m", "--propagation", "private", *SHELL, groups + 'exec "$@"', "sh", *words]
+
+
+def places(restrict, folder, is_root):
     new_proc = "mount -t proc {} proc /proc"
+    as_in_container = ["setpriv", "--bounding-set", ",".join(["-all", *("+" + name for name in CONTAINER_CAPABILITIES)])]
     return [
         Place("this machine", []),
         Place("an ordinary user", [], True),
-        Place("Docker's default profile", [restrict, "--docker", "--"], False, ("timeouts of poll",)),
+        Place("Docker: root, its capabilities and default profile",
+              [*(as_in_container if is_root else ()), restrict, "--docker", "--"], False, ("timeouts of poll",)),
+        Place("Podman itself", podman(folder, is_root)),
         Place("Kubernetes: restricted", ["setpriv", "--no-new-privs", restrict, "--docker", "--"], True,
               ("timeouts of poll",)),
         Place("rootless container (Podman, Apptainer)", ["unshare", "-Urpmf", "--mount-proc"], True),
@@ -51,6 +82,8 @@ def places(restrict, folder):
         Place("without Landlock", [restrict, "--no-landlock", "--"], True),
         Place("behind another Landlock ruleset", [restrict, "--within-landlock", "--"], True),
         Place("features of Linux 5.14 alone", [restrict, "--linux-5.14", "--"], True),
+        Place("no tracing (Yama's ptrace_scope 3)", [restrict, "--no-tracing", "--"], True,
+              refused=("kernel.yama.ptrace_scope", "process_vm_readv is forbidden")),
         Place("1,024 descriptors", after("ulimit -n 1024"), True, ("1024 descriptors",)),
         Place("no locked memory, no core files", after("ulimit -l 0; ulimit -c 0"), True),
     ]
@@ -90,7 +123,7 @@ class EnvironmentsTest(unittest.TestCase):
 
     def test_all_places(self):
         rows = []
-        for place in places(self.restrict, str(self.folder)):
+        for place in places(self.restrict, str(self.folder), self.is_root):
             with self.subTest(place=place.name):
                 missing = [word for word in place.words[:1] if shutil.which(word) is None]
                 if missing:
@@ -101,6 +134,13 @@ class EnvironmentsTest(unittest.TestCase):
                     rows.append((place.name, "cannot be made here: " + there.stdout.strip().splitlines()[-1][:80], ""))
                     continue
                 doctor = self.do(place, self.phantora_run, "doctor")
+                if place.refused:
+                    run = self.do(place, self.phantora_run, "--no-status", "--", self.tracee)
+                    for result, words in zip((doctor, run), place.refused, strict=True):
+                        self.assertGreater(result.returncode, 0)
+                        self.assertIn(words, result.stdout)
+                    rows.append((place.name, "no", place.refused[1]))
+                    continue
                 weaker = [re.sub(r"\s+", " ", line[8:]) for line in doctor.stdout.splitlines()
                           if line.startswith(("limited", "slower", "MISSING"))]
                 self.assertEqual(doctor.returncode, 0, doctor.stdout)

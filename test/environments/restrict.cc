@@ -1,10 +1,12 @@
-// usage: restrict [--docker] [--linux-5.14] [--no-landlock] [--within-landlock] -- COMMAND...
+// usage: restrict [--docker] [--linux-5.14] [--no-landlock] [--within-landlock] [--no-tracing]
+//        -- COMMAND...
 //
 // Runs a command as in a locked-down place:
 //   --docker           what Docker's default profile denies to a container without capabilities
 //                      (moby, profiles/seccomp/default.json): EPERM
 //   --linux-5.14       system calls and flags that Linux has had since then only: ENOSYS, EINVAL
 //   --no-landlock      Landlock is switched off: EOPNOTSUPP
+//   --no-tracing       what Yama's ptrace_scope 3 forbids: EPERM
 //   --within-landlock  behind a ruleset that allows everything but making devices
 #include <linux/landlock.h>
 #include <linux/seccomp.h>
@@ -128,6 +130,13 @@ void DenyLandlock(scmp_filter_ctx filter, int error) {
   }
 }
 
+void DenyTracing(scmp_filter_ctx filter) {
+  for (const int call :
+       {SYS_ptrace, SYS_process_vm_readv, SYS_process_vm_writev, SYS_pidfd_getfd}) {
+    Check(seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), call, 0), "tracing");
+  }
+}
+
 void EnterLandlock() {
   landlock_ruleset_attr attributes{};
   attributes.handled_access_fs = LANDLOCK_ACCESS_FS_MAKE_CHAR | LANDLOCK_ACCESS_FS_MAKE_BLOCK;
@@ -141,7 +150,7 @@ void EnterLandlock() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  bool docker = false, old = false, no_landlock = false, within = false;
+  bool docker = false, old = false, no_landlock = false, within = false, no_tracing = false;
   int i = 1;
   for (; i < argc && std::strcmp(argv[i], "--") != 0; ++i) {
     const std::string option = argv[i];
@@ -149,6 +158,7 @@ int main(int argc, char** argv) {
     old |= option == "--linux-5.14";
     no_landlock |= option == "--no-landlock";
     within |= option == "--within-landlock";
+    no_tracing |= option == "--no-tracing";
   }
   if (i + 1 >= argc) return 125;
   prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
@@ -157,6 +167,7 @@ int main(int argc, char** argv) {
   if (docker) DenyAsDocker(filter);
   if (old) BeLinux514(filter);
   if (no_landlock || old) DenyLandlock(filter, EOPNOTSUPP);
+  if (no_tracing) DenyTracing(filter);
   Check(seccomp_load(filter), "seccomp_load");
   execvp(argv[i + 1], argv + i + 1);
   std::perror(argv[i + 1]);

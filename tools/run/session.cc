@@ -20,6 +20,7 @@
 #include "trap/linux/filter_policy.h"
 #include "trap/linux/kernel_features.h"
 #include "trap/linux/process_tree.h"
+#include "trap/linux/remote_memory.h"
 #include "trap/linux/unique_fd.h"
 #include "trap/log.h"
 
@@ -235,6 +236,13 @@ absl::Status Session::Launch() {
   if (const auto status = GiveUpRights(); !status.ok()) {
     LogWarning(absl::StrCat("the supervisor keeps more rights than it needs: ",
                             std::string(status.message())));
+  }
+  if (!RemoteMemory(command_->pid).Allowed()) {
+    kill(command_->pid, SIGKILL);
+    waitpid(command_->pid, nullptr, 0);
+    return absl::FailedPreconditionError(
+        "the memory of the program cannot be read (process_vm_readv is forbidden): see "
+        "'phantora-run doctor'");
   }
   LogInfo(absl::StrFormat("%d x %s, driver %s from %s", plan_.hosts() * plan_.gpus_per_host(),
                           plan_.profile.product, plan_.driver.version.text,

@@ -42,6 +42,9 @@ int DropCapabilities() {
   __user_cap_header_struct header{.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
   __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3] = {};
   if (syscall(SYS_capget, &header, sets) != 0) return errno;
+  // Without CAP_SYS_PTRACE, as root in a container is, it reads the memory of those only that have
+  // no capability that it has not itself (cap_ptrace_access_check in security/commoncap.c).
+  if ((sets[CAP_SYS_PTRACE / 32].permitted >> (CAP_SYS_PTRACE % 32) & 1) == 0) return 0;
   uint32_t kept[_LINUX_CAPABILITY_U32S_3] = {};
   for (const int capability : kKept) kept[capability / 32] |= uint32_t{1} << (capability % 32);
   for (int i = 0; i < _LINUX_CAPABILITY_U32S_3; ++i) {

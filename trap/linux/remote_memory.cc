@@ -1,5 +1,6 @@
 #include "trap/linux/remote_memory.h"
 
+#include <errno.h>
 #include <sys/uio.h>
 
 #include <algorithm>
@@ -12,6 +13,16 @@ namespace {
 constexpr size_t kWordsAtATime = 128;  // of 1,024 that the kernel allows
 
 }  // namespace
+
+bool RemoteMemory::Allowed() const {
+  // Who may read finds nothing at this address.
+  char byte;
+  iovec local{&byte, 1};
+  iovec remote{nullptr, 1};
+  const bool forbidden =
+      process_vm_readv(pid_, &local, 1, &remote, 1, 0) < 0 && (errno == EPERM || errno == ENOSYS);
+  return !forbidden;
+}
 
 bool RemoteMemory::Read(RemoteAddress from, void* out, uint64_t length) const {
   if (length == 0) return true;

@@ -26,6 +26,10 @@ class RemoteMemory {
   explicit RemoteMemory(pid_t pid) : pid_(pid) {}
   virtual ~RemoteMemory() = default;
 
+  // False: the kernel forbids it (Yama, a seccomp filter, capabilities that this process lacks, a
+  // program whose file may not be read).
+  bool Allowed() const;
+
   // All or nothing as seen by the caller; false when any byte is inaccessible or
   // the process has gone.
   virtual bool Read(RemoteAddress from, void* out, uint64_t length) const;

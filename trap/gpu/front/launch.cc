@@ -18,8 +18,10 @@
 namespace phantora {
 namespace {
 
-// Past so many launches at one simulated time, each takes kCircleCost at least.
-constexpr int kMostLaunchesAtOnce = 4096;
+// A launch that takes less than this takes nothing; a GPU launches nothing as fast. Past so many of
+// them, of which this time lets one more go, each takes kCircleCost.
+constexpr VirtualSpan kLeastCost = VirtualSpan::Nanoseconds(250);
+constexpr int64_t kMostFreeLaunches = 4096;
 constexpr VirtualSpan kCircleCost = VirtualSpan::Microseconds(10);
 
 // Where a cooperative launch begins: code of libcuda's that sets up what its blocks meet by, and
@@ -53,11 +55,7 @@ Progress QmdQueue::Start(ExecutionContext& context, uint64_t address) {
     const Progress progress = StartKernel(context, address, *running, need);
     if (progress != Progress::kDone) return progress;
   }
-  // QMDs that take no time and schedule each other in a circle must not keep simulated
-  // time from passing.
-  if (now != last_launch_) launches_at_once_ = 0;
-  last_launch_ = now;
-  if (++launches_at_once_ > kMostLaunchesAtOnce) need.span = std::max(need.span, kCircleCost);
+  if (need.span < kLeastCost && !running->shared && IsOneTooMany(now)) need.span = kCircleCost;
   if (context.services.order != nullptr && (need.span > VirtualSpan() || running->shared)) {
     const absl::string_view name = running->internal != nullptr ? running->internal
                                    : running->known != nullptr  ? running->known->title.c_str()
@@ -70,6 +68,15 @@ Progress QmdQueue::Start(ExecutionContext& context, uint64_t address) {
   pending_forks_ += running->forks.size();
   running_.push_back(std::move(running));
   return Progress::kDone;
+}
+
+bool QmdQueue::IsOneTooMany(VirtualTime now) {
+  const int64_t paid = (now - last_free_launch_).picoseconds() / kLeastCost.picoseconds();
+  free_launches_ = std::max<int64_t>(free_launches_ - std::max<int64_t>(paid, 0), 0);
+  last_free_launch_ = now;
+  if (free_launches_ >= kMostFreeLaunches) return true;
+  ++free_launches_;
+  return false;
 }
 
 Progress QmdQueue::StartKernel(ExecutionContext& context, uint64_t address, Running& running,

@@ -116,6 +116,9 @@ class QmdQueue {
 
   // Writes semaphores, and schedules what depends on it.
   Progress Complete(ExecutionContext& context, const Running& running);
+  // QMDs that take no time and schedule each other in a circle must not keep simulated time from
+  // passing, nor everybody waiting: is a launch of no time now one that has to take some?
+  bool IsOneTooMany(VirtualTime now);
   static void Observe(ExecutionContext& context, const Running& running);
   static Progress Release(ExecutionContext& context, const Qmd& qmd);
 
@@ -125,8 +128,9 @@ class QmdQueue {
   // In the order in which they were started.
   std::vector<std::unique_ptr<Running>> running_;
   size_t pending_forks_ = 0;  // of all running_
-  VirtualTime last_launch_;
-  int launches_at_once_ = 0;
+  // Launches that took no time, less what the time since then has paid for.
+  int64_t free_launches_ = 0;
+  VirtualTime last_free_launch_;
   // What the QMD started last moves: the next is not started before that is done.
   TransferQueue transfers_;
 };

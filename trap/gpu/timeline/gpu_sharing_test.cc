@@ -181,6 +181,20 @@ TEST_F(GraphTest, ACircleOfLaunchesDoesNotStopTime) {
   while (timelines_.Advance(kProcess, At(100), false).time < At(100)) ASSERT_LT(++calls, 1000);
 }
 
+// And is not run through thousands of times before time passes.
+TEST_F(GraphTest, ACircleOfLaunchesIsNotGoneThroughOftenInAShortTime) {
+  Submitter one(*this, 1, kProcess);
+  one.Write(kHead, QmdBuilder(0, 1).RequiresPcas().Dependent(0, kLeft, Qmd::kSchedule));
+  one.Write(kLeft, QmdBuilder(0, 1).RequiresPcas().Dependent(0, kHead, Qmd::kSchedule));
+  one.Load(kHead).Load(kLeft).Schedule(kHead).Submit();
+  timelines_.Submit(kProcess, At(0), At(0), VirtualSpan());
+  while (timelines_.Advance(kProcess, At(10000), false).time < At(10000)) {
+  }
+  // Four in a microsecond, after the first.
+  EXPECT_LT(services_.counters.kernels, 60000u);
+  EXPECT_EQ(one.channel()->failure(), 0u);
+}
+
 // More branches than run at a time, each scheduling two more, and so on.
 TEST_F(GraphTest, AnAvalancheOfLaunchesIsBounded) {
   Submitter one(*this, 1, kProcess);

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs of small programs to which something happens at a random moment: each ends, says why, and leaves nothing.
 
-usage: chaos.py PHANTORA_RUN NCCL_PERF TURNS TRACEES... [--runs N] [--seed N] [--only MISHAP]
+usage: chaos.py PHANTORA_RUN NCCL_PERF TURNS EQUAL_PAGES TRACEES... [--runs N] [--seed N] [--only MISHAP]
 
 `bazel run //test:chaos -- --runs 500`. The same seed makes the same choices; when exactly they hit, the machine decides.
 Exit status 1 if a run did not end in time, ended with another status than it should, did not say what it should, or left
@@ -28,7 +28,8 @@ import time
 PATIENCE = 180
 MARK = "PHANTORA_CHAOS"
 MODES = ("real", "measured", "fixed")
-Program = collections.namedtuple("Program", "name options command")
+# `simulated`: options that real time does not take.
+Program = collections.namedtuple("Program", "name options command simulated", defaults=((),))
 # `expected` is the set of exit statuses, `said` a pattern of what is to be on the standard error, or None.
 Mishap = collections.namedtuple("Mishap", "name cause expected said", defaults=(None,))
 
@@ -245,7 +246,44 @@ SHORTAGES = {
     "no place for temporary files": {"environment": {"TMPDIR": "/proc/none"}},
     "a full disk": {"full": True},
     "little memory": {"options": ["--memory-limit", "64M"]},
+    # The kernel kills whom it likes.
+    "a control group of 64 MiB": {"group": 64 << 20, "killed": True},
+    "a control group of 200 MiB": {"group": 200 << 20, "killed": True},
 }
+
+
+class ControlGroup:
+    """A memory control group (of either version) for a run; None from make() where this user cannot have one."""
+
+    def __init__(self, path):
+        self.path = path
+
+    @classmethod
+    def make(cls, most):
+        for parent, limit in (("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")):
+            path = pathlib.Path(parent, f"phantora-chaos-{os.getpid()}")
+            try:
+                path.mkdir()
+            except OSError:
+                continue
+            try:
+                (path / limit).write_text(str(most))
+                return cls(path)
+            except OSError:
+                path.rmdir()
+        return None
+
+    def words(self, words):
+        return ["sh", "-c", f"echo $$ > {self.path}/cgroup.procs; exec \"$@\"", "sh", *words]
+
+    def remove(self):
+        # Who has been killed leaves it a moment later.
+        for _ in range(100):
+            try:
+                return self.path.rmdir()
+            except OSError:
+                time.sleep(0.05)
+        raise RuntimeError(f"{self.path}: somebody is still in it")
 
 
 class Chaos:
@@ -259,7 +297,8 @@ class Chaos:
         self.failures = []
 
     def words(self, program, mode, more=()):
-        return [self.phantora_run, "--no-status", "--host-time", mode, *program.options, *more, "--", *program.command]
+        options = [*program.options, *(program.simulated if mode != "real" else ()), *more]
+        return [self.phantora_run, "--no-status", "--host-time", mode, *options, "--", *program.command]
 
     def surroundings(self):
         """What a run could leave behind."""
@@ -356,6 +395,9 @@ class Chaos:
                 inner = " ".join(subprocess.list2cmdline([word]) for word in self.words(program, mode, more))
                 words = ["unshare", "-rm", "sh", "-c",
                          f"mount -t tmpfs -o size=16k none {folder}/full && TMPDIR={folder}/full exec {inner}"]
+            group = ControlGroup.make(shortage["group"]) if "group" in shortage else None
+            if group:
+                words = group.words(words)
             run = Run(words, f"{os.getpid()}-{number}", limits=shortage.get("limits", ()), environment=environment)
             status = run.wait()
             if status is None:
@@ -363,11 +405,13 @@ class Chaos:
                 run.process.kill()
                 self.fail(number, f"{program.name}, {mode}, {name}: hangs", run)
             left = self.leftovers(before, run.mark)
+            if group:
+                group.remove()
         for reader in run.readers:
             reader.join(10)
         if left:
             self.fail(number, f"{program.name}, {mode}, {name}: left {left}", run)
-        if status is not None and status < 0 or status == 70:
+        if not shortage.get("killed") and (status is not None and status < 0 or status == 70):
             self.fail(number, f"{program.name}, {mode}, {name}: status {status}", run)
         # That a signal ended it, shells say.
         if status is not None and 0 < status < 128 and not run.errors and not run.output:
@@ -386,12 +430,13 @@ class Chaos:
             os._exit(1)
 
 
-def programs(nccl_perf, turns, tracees):
+def programs(nccl_perf, turns, equal_pages, tracees):
     found = [Program(pathlib.Path(path).name, ["--gpus", "2"], [path]) for path in tracees]
     perf = [nccl_perf, "all_reduce", "-b", "64K", "-e", "64M", "-f", "8", "-n", "3", "-c", "0"]
     return found + [
         Program("nccl", ["--gpus", "4"], [*perf, "-g", "4"]),
         Program("hosts", ["--cluster", "dgx-h100:2", "--ranks-per-host", "2"], perf),
+        Program("sharing", ["--cluster", "dgx-h100:1", "--ranks-per-host", "4"], [equal_pages, "48", "150"], ["--share-memory", "on"]),
         Program("turns", [], [turns, "pipe", "300", "200"]),
         Program("shell", [], ["sh", "-c", "for i in 1 2 3 4 5 6; do (sleep 0.1; ls /proc/driver/nvidia >/dev/null) & done; wait"]),
     ]
@@ -402,6 +447,7 @@ def main():
     parser.add_argument("phantora_run")
     parser.add_argument("nccl_perf")
     parser.add_argument("turns")
+    parser.add_argument("equal_pages")
     parser.add_argument("tracees", nargs="+")
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--first", type=int, default=0, help="the number of the first")
@@ -411,7 +457,7 @@ def main():
     parser.add_argument("--mode", choices=MODES, help="one way to take the host's time")
     parser.add_argument("--leave-hangs", action="store_true", help="end with the first run that hangs, and leave it there")
     options = parser.parse_args()
-    chosen = programs(*map(os.path.abspath, (options.nccl_perf, options.turns)), map(os.path.abspath, options.tracees))
+    chosen = programs(*map(os.path.abspath, (options.nccl_perf, options.turns, options.equal_pages)), map(os.path.abspath, options.tracees))
     if options.program:
         chosen = [program for program in chosen if program.name == options.program]
         if not chosen:
@@ -421,6 +467,12 @@ def main():
         if shutil.which(tool) is None:
             print(f"{tool} is not here: it does not come")
             MISHAPS[:] = [mishap for mishap in MISHAPS if tool not in mishap.name]
+    if (group := ControlGroup.make(1 << 30)) is None:
+        print("no control group can be made here")
+        for name in [name for name, shortage in SHORTAGES.items() if "group" in shortage]:
+            del SHORTAGES[name]
+    else:
+        group.remove()
     for number in range(options.first, options.first + options.runs):
         chaos.disturb(number, options.only)
         if number % 50 == 49:

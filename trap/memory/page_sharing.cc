@@ -488,7 +488,7 @@ uint64_t PageSharing::PoolBytes() const {
 }
 
 std::string PageSharing::Describe() const {
-  if (shared_ + zeros_ == 0) return "";
+  if (looks_ + failures_ == 0) return "";
   const auto mib = [](uint64_t pages) { return pages * kPageBytes >> 20; };
   return absl::StrFormat(
       "memory: %d MiB of processes were found to be the same and are shared (%d MiB), %d MiB of "

@@ -284,7 +284,8 @@ setup_driver() {
   if ! is_complete "$dir"; then
     install_driver "$@" || { say "warning: no driver $1"; return 1; }
   fi
-  is_complete "$dir/src" && return
+  # A package has no use for the headers, which are for tests.
+  is_complete "$dir/src" || [[ ! -f $root/WORKSPACE ]] && return
   if ! tried_today "$dir/src"; then
     (install_headers "$@") && return
     touch "$dir/src/.headers-tried"
@@ -303,7 +304,7 @@ setup_drivers() {
   done
   [[ $some ]] || die "no version of NVIDIA's driver libraries is ready" \
     "The lines above say why. Behind a proxy, set http_proxy or apt's Acquire::http::Proxy;" \
-    "for another mirror, set PHANTORA_DEBIAN_MIRROR; then run tools/setup.sh drivers again."
+    "for another mirror, set PHANTORA_DEBIAN_MIRROR; then try again."
 }
 
 # --- python ------------------------------------------------------------------
@@ -390,6 +391,18 @@ report_ready() {
   say "       (programs that use PyTorch: $cache/venv/bin/python or $cache/venv/bin/torchrun)"
 }
 
+# Of an installed package: NVIDIA's libraries are all that it lacks.
+main_of_package() {
+  [[ ${1:-drivers} == drivers && $# -le 1 ]] || die "phantora-run setup takes no arguments"
+  command -v apt-get >/dev/null || die "NVIDIA's driver libraries come from Debian, by apt, which this system does not have" \
+    "Copy the drivers folder of another machine's cache to $cache, or give 'phantora-run --driver DIRECTORY'."
+  [[ -f $keyring ]] || die "$keyring is missing, by which Debian's packages are checked" \
+    "An administrator can install it: apt-get install debian-archive-keyring"
+  mkdir -p "$cache/logs" || die "cannot write to $cache; set PHANTORA_CACHE to a folder of yours"
+  setup_drivers
+  say "ready: drivers $(cd "$cache/drivers" && echo [0-9]*)"
+}
+
 main() {
   local usage="usage: tools/setup.sh [all|system|drivers|python|build], or tools/setup.sh framework NAME"
   case ${1:-all} in
@@ -402,4 +415,4 @@ main() {
   if [[ ${1:-all} == all ]]; then report_ready; fi
 }
 
-main "$@"
+if [[ -f $root/WORKSPACE ]]; then main "$@"; else main_of_package "$@"; fi

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
+#include "tools/run/setup.h"
 #include "trap/log.h"
 
 namespace phantora {
@@ -95,7 +96,7 @@ absl::StatusOr<DriverLibraries> FindDriverLibraries(const std::string& wanted, b
     return absl::NotFoundError(
         absl::StrCat("driver ", wanted, " is not in ", CacheDirectory(),
                      "/drivers (there: ", cached.empty() ? "nothing" : absl::StrJoin(cached, ", "),
-                     "). Run tools/setup.sh drivers, or give the directory of its libcuda.so.1"));
+                     "). Run ", SetupCommand(), ", or give the directory of its libcuda.so.1"));
   }
   for (const char* directory : kSystemDirectories) {
     auto found = FromDirectory(directory, force, true);
@@ -111,7 +112,7 @@ absl::StatusOr<DriverLibraries> FindDriverLibraries(const std::string& wanted, b
   }
   return absl::NotFoundError(
       absl::StrCat("no NVIDIA driver libraries: none with a tested version is installed, and ",
-                   CacheDirectory(), "/drivers has none. Run tools/setup.sh drivers"));
+                   CacheDirectory(), "/drivers has none. Run ", SetupCommand()));
 }
 
 }  // namespace phantora

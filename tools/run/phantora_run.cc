@@ -4,12 +4,15 @@
 #include "tools/run/doctor.h"
 #include "tools/run/run_options.h"
 #include "tools/run/session.h"
+#include "tools/run/setup.h"
 
 int main(int argc, char** argv) {
   const phantora::RunRequest request = phantora::ParseRunOptions({argv + 1, argv + argc});
   switch (request.action) {
     case phantora::RunAction::kDoctor:
       return phantora::RunDoctor();
+    case phantora::RunAction::kSetup:
+      return phantora::RunSetup();
     case phantora::RunAction::kSession:
       return phantora::RunSession(request.options);
     case phantora::RunAction::kPrint:

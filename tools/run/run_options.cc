@@ -28,9 +28,11 @@ constexpr char kVersion[] = "0.1.0";
 constexpr char kUsage[] =
     "phantora-run [OPTIONS] -- COMMAND [ARGUMENTS...]\n"
     "phantora-run doctor\n"
+    "phantora-run setup\n"
     "phantora-run --cluster list\n\n"
     "Runs COMMAND, unmodified, as if this machine had NVIDIA GPUs, or were a cluster of such\n"
-    "machines. 'doctor' checks whether this machine can.";
+    "machines. 'doctor' checks whether this machine can; 'setup' fetches NVIDIA's driver\n"
+    "libraries, which an installed package does not have.";
 constexpr char kExitStatus[] =
     "Exit status: the command's, or 128 + N if signal N ended it; 126 or 127 if it cannot be\n"
     "run; 125 if phantora-run cannot set things up, and has not run it; 70 if phantora-run's\n"
@@ -482,13 +484,17 @@ RunRequest Parser::Checked(bool separated) {
     // Who wants all results wants sums of them too.
     options_.largest_reduction = std::numeric_limits<int64_t>::max();
   }
-  const bool doctor = !separated && command.size() == 1 && command[0] == "doctor";
-  if (doctor && AnyOption()) {
-    return Refused("doctor takes no options; '-- doctor' runs a command of that name");
+  const auto is_own = [&](const char* name) {
+    return !separated && command.size() == 1 && command[0] == name;
+  };
+  const bool doctor = is_own("doctor"), setup = is_own("setup");
+  if ((doctor || setup) && AnyOption()) {
+    return Refused(absl::StrCat(command[0], " takes no options; '-- ", command[0],
+                                "' runs a command of that name"));
   }
   RunRequest request;
-  if (doctor) {
-    request.action = RunAction::kDoctor;
+  if (doctor || setup) {
+    request.action = doctor ? RunAction::kDoctor : RunAction::kSetup;
     return request;
   }
   if (const std::string why = WithoutEffect(); !why.empty()) return Refused(why);

@@ -15,6 +15,7 @@ inline constexpr int kCannotSetUp = 125;
 enum class RunAction {
   kSession,  // run, or with SessionOptions::dry_run check, the command
   kDoctor,   // say whether this machine can
+  kSetup,    // fetch what a package does not have
   kPrint,    // print `output` and `errors`, and end with `exit_status`
 };
 

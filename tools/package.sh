@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# Builds Phantora's wheel, for machines without a compiler: pip install FILE, then phantora-run setup.
+#
+#   tools/package.sh [DIRECTORY]      (default: dist)
+#
+# It runs on amd64 systems with glibc 2.35 and GCC 12's C++ library or newer: Debian 12 and 13, Ubuntu 22.04 and 24.04.
+# The same source gives the same bytes.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+case ${1:-} in
+  -h | --help) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "$0" && exit 0 ;;
+esac
+out=${1:-dist}
+version=$(sed -n 's/^constexpr char kVersion\[\] = "\(.*\)";$/\1/p' tools/run/run_options.cc)
+[[ $version ]] || { echo "package.sh: tools/run/run_options.cc has no version" >&2; exit 1; }
+programs=(phantora-run phantora-replay phantora-profile phantora-record)
+bazel build --ui_event_filters=-info "${programs[@]/#///tools:}"
+mkdir -p "$out"
+python3 tools/package/wheel.py --version "$version" --out "$out" --binary "${programs[@]/#/bazel-bin/tools/}" \
+  --module tools/serving/{client,loads,phantora_load,server_metrics,summary}.py --setup tools/setup.sh \
+  --license LICENSE NOTICE

@@ -84,6 +84,9 @@ locked() (
   "$@"
 )
 
+# A package has no use for headers and sources, which are for building and for tests.
+in_source_tree() { [[ -f $root/WORKSPACE ]]; }
+
 # --- system ------------------------------------------------------------------
 
 missing_packages() {
@@ -208,6 +211,7 @@ debian_version() {
 fetch_packages() {
   local version=$1 revision=$2 package found wanted=()
   for package in "${driver_packages[@]}"; do
+    [[ $package != nvidia-open-kernel-source ]] || in_source_tree || continue
     found=$(debian_version "$package" Packages "$version" "$revision") || return
     wanted+=("$package=$found")
   done
@@ -221,14 +225,16 @@ fetch_packages() {
 # Sorts what fetch_packages unpacked into lib, bin and src of folder $1.
 arrange_packages() {
   local to=$1 open=modules/nvidia-open-kernel
-  mkdir -p "$to"/{lib,bin,src/kernel-open/common}
+  mkdir -p "$to"/{lib,bin}
   cp -a unpacked/usr/lib/x86_64-linux-gnu/nvidia/current/*.so* "$to/lib/" &&
     cp -a unpacked/usr/lib/nvidia/current/nvidia-smi "$to/bin/" &&
     cp unpacked/usr/share/doc/libcuda1/copyright "$to/LICENSE" &&
-    tar -xJf unpacked/usr/src/nvidia-open-kernel.tar.xz "$open"/{Kbuild,common/inc,nvidia-uvm} &&
+    mv packages "$to/" || return
+  in_source_tree || return 0
+  mkdir -p "$to/src/kernel-open/common"
+  tar -xJf unpacked/usr/src/nvidia-open-kernel.tar.xz "$open"/{Kbuild,common/inc,nvidia-uvm} &&
     mv "$open/Kbuild" "$open/nvidia-uvm" "$to/src/kernel-open/" &&
-    mv "$open/common/inc" "$to/src/kernel-open/common/" &&
-    mv packages "$to/"
+    mv "$open/common/inc" "$to/src/kernel-open/common/"
 }
 
 # check_driver <folder> <version>: is everything there, and of that version?
@@ -238,7 +244,9 @@ check_driver() {
     file=$1/lib/${library%.so.*}.so.$2
     [[ -s $file && $1/lib/$library -ef $file ]] || { say "$file is missing"; return 1; }
   done
-  for file in "$1/lib/libcuda.so.1" "$1/lib/libnvidia-ml.so.1" "$1/bin/nvidia-smi" "$1/src/kernel-open/Kbuild"; do
+  for file in lib/libcuda.so.1 lib/libnvidia-ml.so.1 bin/nvidia-smi src/kernel-open/Kbuild; do
+    [[ $file != src/* ]] || in_source_tree || continue
+    file=$1/$file
     grep -qaF "$2" "$file" || { say "$file is not of version $2"; return 1; }
   done
 }
@@ -281,11 +289,11 @@ tried_today() { [[ $(find "$1/.headers-tried" -mmin -1440 2>/dev/null) ]]; }
 setup_driver() {
   local dir=$cache/drivers/$1
   release=$3 apt=$cache/apt/$3 apt_is_fresh=
-  if ! is_complete "$dir"; then
+  # One that a package has fetched lacks the sources.
+  if ! is_complete "$dir" || { in_source_tree && [[ ! -d $dir/src/kernel-open ]]; }; then
     install_driver "$@" || { say "warning: no driver $1"; return 1; }
   fi
-  # A package has no use for the headers, which are for tests.
-  is_complete "$dir/src" || [[ ! -f $root/WORKSPACE ]] && return
+  in_source_tree && ! is_complete "$dir/src" || return 0
   if ! tried_today "$dir/src"; then
     (install_headers "$@") && return
     touch "$dir/src/.headers-tried"
@@ -415,4 +423,4 @@ main() {
   if [[ ${1:-all} == all ]]; then report_ready; fi
 }
 
-if [[ -f $root/WORKSPACE ]]; then main "$@"; else main_of_package "$@"; fi
+if in_source_tree; then main "$@"; else main_of_package "$@"; fi

@@ -129,7 +129,8 @@ setup_system() {
 
 # --- drivers -----------------------------------------------------------------
 
-# Prints the URIs that may be a Debian mirror, as the system's apt knows them.
+# Prints the URIs that may be a Debian mirror, as the system's apt knows them, and Debian's own, which a system that
+# is made from Debian does not name.
 debian_mirrors() {
   local codename
   [[ -z ${PHANTORA_DEBIAN_MIRROR:-} ]] || { printf '%s\n' "$PHANTORA_DEBIAN_MIRROR"; return; }
@@ -140,6 +141,7 @@ debian_mirrors() {
     # Without package lists apt names only what it would download.
     apt-get update --print-uris |
       sed -nE "s,^'(.*)/dists/($codename|(old|oldold)?stable|testing)/InRelease'.*,\1,p"
+    echo http://deb.debian.org/debian
   } 2>/dev/null | awk '!seen[$0]++'
 }
 

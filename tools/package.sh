@@ -4,7 +4,7 @@
 #   tools/package.sh [DIRECTORY]      (default: dist)
 #
 # It runs on amd64 systems with glibc 2.35 and GCC 12's C++ library (libstdc++6) or newer: Debian 12 and 13, Ubuntu 22.04
-# and 24.04. phantora-run setup takes apt and the package debian-archive-keyring, which Ubuntu has, too.
+# and 24.04. phantora-run setup takes apt there.
 # The same source gives the same bytes.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

@@ -38,14 +38,16 @@ readonly sdk_headers=(src/common/sdk/nvidia/inc src/common/inc src/nvidia/arch/n
 # Counts up when the layout below $cache/drivers changes.
 readonly driver_layout=1
 
-readonly keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 readonly system_python=/usr/bin/python3
 readonly python_disk_mib=9000
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cache=${PHANTORA_CACHE:-${HOME:?set HOME or PHANTORA_CACHE}/.cache/phantora}
 [[ $cache == /* ]] || { echo "setup: PHANTORA_CACHE must be an absolute path, not '$cache'" >&2; exit 1; }
-readonly root cache
+# A package brings its own: other systems have an old one, or none.
+keyring=$root/phantora/debian-archive-keyring.gpg
+[[ -f $keyring ]] || keyring=/usr/share/keyrings/debian-archive-keyring.gpg
+readonly root cache keyring
 readonly scratch=$cache/.scratch  # belongs to the holder of the lock, see locked()
 readonly venv=$cache/venv
 
@@ -406,8 +408,6 @@ main_of_package() {
   [[ ${1:-drivers} == drivers && $# -le 1 ]] || die "phantora-run setup takes no arguments"
   command -v apt-get >/dev/null || die "NVIDIA's driver libraries come from Debian, by apt, which this system does not have" \
     "Copy the drivers folder of another machine's cache to $cache, or give 'phantora-run --driver DIRECTORY'."
-  [[ -f $keyring ]] || die "$keyring is missing, by which Debian's packages are checked" \
-    "An administrator can install it: apt-get install debian-archive-keyring"
   mkdir -p "$cache/logs" || die "cannot write to $cache; set PHANTORA_CACHE to a folder of yours"
   setup_drivers
   say "ready: drivers $(cd "$cache/drivers" && echo [0-9]*)"

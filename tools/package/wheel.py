@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Writes Phantora's wheel: the same bytes from the same files.
 
-    wheel.py --version V --out DIRECTORY --binary FILE... --module FILE... --setup FILE --license FILE...
+    wheel.py --version V --out DIRECTORY --binary FILE... --module FILE... --setup FILE --keyring FILE --license FILE...
 
 Programs go to the environment's bin, the shared libraries that they need and every system may not have to lib/phantora
 there (programs look for them by their own place, $ORIGIN/../lib/phantora), what 'phantora-run setup' runs to
-share/phantora. The C and C++ libraries are the system's: programs take those of glibc 2.35 and GCC 12 or newer.
+share/phantora, with the keys by which it checks Debian's archive. The C and C++ libraries are the system's: programs take those of glibc 2.35 and GCC 12 or newer.
 """
 
 import argparse
@@ -62,6 +62,17 @@ def libraries(program):
     return found
 
 
+def copyright_of(library):
+    """(name, text) of the licence that Debian has with a library."""
+    # dpkg knows it by one of its names: /lib is a link to /usr/lib.
+    for path in (library, os.path.realpath(library), "/usr" + library):
+        owner = subprocess.run(["dpkg-query", "--search", path], capture_output=True, text=True, check=False).stdout
+        if owner:
+            package = owner.split(":")[0]
+            return package, pathlib.Path("/usr/share/doc", package, "copyright").read_bytes()
+    raise SystemExit(f"wheel.py: {library} is of no package of Debian's; its licence is not known")
+
+
 def check_versions(path):
     """Ends the program if the file needs newer C or C++ libraries than TAG promises."""
     symbols = subprocess.run(["objdump", "-T", path], check=True, capture_output=True, text=True).stdout
@@ -116,7 +127,10 @@ def write(options):
         needed |= libraries(program)
     for library in sorted(needed, key=os.path.basename):
         wheel.add(f"{data}/data/lib/{NAME}/{os.path.basename(library)}", stripped(library))
+    for package, text in sorted({copyright_of(library) for library in needed}):
+        wheel.add(f"{info}/licenses/{package}", text)
     wheel.add(f"{data}/data/share/{NAME}/setup.sh", pathlib.Path(options.setup).read_bytes(), executable=True)
+    wheel.add(f"{data}/data/share/{NAME}/debian-archive-keyring.gpg", pathlib.Path(options.keyring).read_bytes())
     wheel.add(f"{info}/METADATA", metadata(options.version))
     wheel.add(f"{info}/WHEEL", f"Wheel-Version: 1.0\nGenerator: {NAME}\nRoot-Is-Purelib: false\nTag: {TAG}\n")
     wheel.add(f"{info}/entry_points.txt", ENTRY_POINTS)
@@ -133,6 +147,7 @@ def main():
     parser.add_argument("--binary", nargs="+", required=True)
     parser.add_argument("--module", nargs="+", required=True)
     parser.add_argument("--setup", required=True)
+    parser.add_argument("--keyring", default="/usr/share/keyrings/debian-archive-keyring.gpg")
     parser.add_argument("--license", nargs="+", required=True)
     print(write(parser.parse_args()))
 

@@ -281,6 +281,19 @@ TEST_F(ChannelTest, MoreLinesThanAnybodyHasKillTheChannel) {
   EXPECT_EQ(Run(), Channel::State::kDead);
 }
 
+TEST_F(ChannelTest, LongLinesUponEachOtherKillTheChannel) {
+  CopyMethods(kData, kData + 64, 0, 1, 2048, 1 << 26, kPitchCopy | kMultiLine);
+  EXPECT_EQ(Run(), Channel::State::kDead);
+  EXPECT_EQ(channel_->failure(), kCopyEngineError);
+}
+
+TEST_F(ChannelTest, ARemappedCopyOfMoreThanAnybodyHasKillsTheChannel) {
+  Method(kCopySubchannel, abi::copy::kRemapConstA, {0xee, 0, 3 | 2 << 4 | 3 << 20 | 3 << 24});
+  CopyMethods(kData, kData + 64, 0, 0, 1024, 1 << 26, kPitchCopy | kRemap | kMultiLine);
+  EXPECT_EQ(Run(), Channel::State::kDead);
+  EXPECT_EQ(channel_->failure(), kCopyEngineError);
+}
+
 TEST_F(ChannelTest, AnInterruptReachesTheSink) {
   Method(kComputeSubchannel, abi::compute::kSetReportSemaphoreD, {3});
   Method(0, abi::host::kNonStallInterrupt, {0});

@@ -25,6 +25,8 @@ constexpr bool Remap(uint32_t flags) { return (flags >> 10 & 1) != 0; }
 constexpr bool Physical(uint32_t flags) { return (flags >> 12 & 3) != 0; }
 // Elements of a component remap that are moved at a time.
 constexpr uint64_t kSwizzleElements = 4096;
+// And in all. They cost this machine some nanoseconds each, while simulated time stands still.
+constexpr uint64_t kMostSwizzled = uint64_t{1} << 33;
 constexpr uint32_t kWithTimestamp = 2, kConditionalInterrupt = 3;
 
 // SET_REMAP_COMPONENTS: four selectors, component size, counts.
@@ -110,8 +112,9 @@ Progress CopyObject::StartTransfer(ExecutionContext& context, uint32_t flags) {
   }
   if (Remap(flags)) {
     if (remap.FromSource() || remap.LeavesHoles()) {
-      if (lines > TransferQueue::kMostLines && length > 0) {
-        return context.Fail(kCopyEngineError, transfer.source, "a remapped copy of too many lines");
+      if (length > 0 && lines > std::min(TransferQueue::kMostLines, kMostSwizzled / length)) {
+        return context.Fail(kCopyEngineError, transfer.source,
+                            "a remapped copy of too many elements");
       }
       swizzle_lines_ = length == 0 ? 0 : lines;
       swizzle_line_ = swizzle_element_ = 0;

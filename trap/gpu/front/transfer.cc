@@ -25,7 +25,15 @@ Progress TransferQueue::Begin(ExecutionContext& context) {
   if (transfer.lines <= 1 || transfer.line_bytes == 0) return Progress::kDone;
   // Of lines in one place the last is left.
   if (transfer.destination_stride == 0) line_ = transfer.lines - 1;
-  if (transfer.lines - line_ <= kMostLines) return Progress::kDone;
+  if (transfer.lines - line_ <= kMostLines) {
+    const bool overlap = line_ == 0 && transfer.destination_stride < transfer.line_bytes;
+    if (!overlap || transfer.line_bytes <= kMostOverlapping / transfer.lines) {
+      return Progress::kDone;
+    }
+    const uint64_t to = transfer.destination;
+    Clear();
+    return context.Fail(kCopyEngineError, to, "a copy or fill of long lines upon each other");
+  }
   // Most of them would find out that there is no such memory.
   const uint64_t last = transfer.lines - 1;
   const uint64_t to = transfer.destination + last * transfer.destination_stride;

@@ -28,6 +28,8 @@ class TransferQueue {
   // Of a transfer. Each costs this machine up to a microsecond, and simulated time stands still
   // meanwhile: programs' matrices have fewer rows, and a rank that asks for more loses its channel.
   static constexpr uint64_t kMostLines = uint64_t{1} << 26;
+  // And of lines that lie upon each other, which the GPU's memory does not bound: some seconds.
+  static constexpr uint64_t kMostOverlapping = uint64_t{1} << 36;
 
   bool empty() const { return next_ == transfers_.size(); }
   void Add(Transfer transfer) { transfers_.push_back(std::move(transfer)); }

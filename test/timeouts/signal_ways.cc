@@ -407,6 +407,25 @@ WAY(a_timer_that_stops_its_process, 20) {
   KillChild(child);
 }
 
+WAY(a_timer_that_stops_threads_at_work, 20) {
+  const pid_t child = ForkChild([] {
+    sigevent event{};
+    event.sigev_notify = SIGEV_SIGNAL;
+    event.sigev_signo = SIGSTOP;
+    timer_t timer;
+    CHECK(timer_create(CLOCK_MONOTONIC, &event, &timer) == 0);
+    const itimerspec time{{0, 0}, Units(5)};
+    CHECK(timer_settime(timer, 0, &time, nullptr) == 0);
+    const auto work = [] {
+      for (;;) Sleep(0.01);
+    };
+    const Thread thread(work);
+    work();
+  });
+  Sleep(20);
+  KillChild(child);
+}
+
 WAY(a_descriptor_that_stops_its_process, 20) {
   const pid_t child = ForkChild([] {
     int ends[2];

@@ -131,6 +131,13 @@ void ThreadActivity::StopsByRun(pid_t process) { stopped_by_run_.insert(process)
 
 void ThreadActivity::ContinuesByRun(pid_t process) { stopped_by_run_.erase(process); }
 
+bool ThreadActivity::IsStoppedByRun(pid_t process) const {
+  const auto names = [process](const std::unordered_set<pid_t>& stops) {
+    return stops.contains(process) || stops.contains(0);
+  };
+  return names(stopped_by_run_) || names(asked_stops_);
+}
+
 void ThreadActivity::KeepOnly(const std::vector<pid_t>& processes) {
   const std::unordered_set<pid_t> kept(processes.begin(), processes.end());
   for (std::unordered_set<pid_t>* stops : {&stopped_by_run_, &asked_stops_}) {
@@ -173,10 +180,8 @@ bool ThreadActivity::IsStoppedFromOutside(pid_t id, Thread& thread, char state) 
   if (state == 't') {
     // This process stops threads itself (page sharing), and lets them go on before it looks.
     if (tracer == 0 || tracer == getpid() || processes_.contains(tracer)) return false;
-  } else {
-    for (const std::unordered_set<pid_t>* stops : {&stopped_by_run_, &asked_stops_}) {
-      if (stops->contains(process) || stops->contains(0)) return false;
-    }
+  } else if (IsStoppedByRun(process)) {
+    return false;
   }
   const int64_t now = clock_.Monotonic(), slices = Slices(files_, id, thread.slices);
   if (thread.stopped_since == 0 || slices != thread.stopped_slices) {

@@ -93,6 +93,8 @@ class ThreadActivity {
   void ContinuesByRun(pid_t process);
   // The kernel stops it some day because a process of the run has asked for that (0: some).
   void MayStopByRun(pid_t process) { asked_stops_.insert(process); }
+  // If a signal has stopped it, is it one of the run's?
+  bool IsStoppedByRun(pid_t process) const;
   // There are no others any more. In any order.
   void KeepOnly(const std::vector<pid_t>& processes);
 

@@ -53,6 +53,8 @@ absl::StatusOr<std::unique_ptr<SimulatedTime>> SimulatedTime::Create(const Optio
   }
   if (options.threads != nullptr) {
     options.threads->SetMayGo([time = time.get()](pid_t process) { return time->MayGo(process); });
+    options.threads->SetStoppedByRun(
+        [time = time.get()](pid_t process) { return time->activity_.IsStoppedByRun(process); });
   }
   return time;
 }

@@ -269,7 +269,13 @@ void ThreadGate::Look(pid_t id, Process& process, int64_t now) {
       ++counters_.ran_long;
       process.runner = 0;
     } else if (!process.ready.empty() && IsStopped(process.runner)) {
-      LetAttached(process, now - process.runs_since > kPatienceWithTracer);
+      if (stopped_by_run_(id)) {
+        ++counters_.slept;
+        process.runner = 0;
+        process.sleeps = true;
+      } else {
+        LetAttached(process, now - process.runs_since > kPatienceWithTracer);
+      }
     }
   }
   const int64_t unborn = process.births > 0 ? now - process.born_since : 0;

@@ -72,6 +72,9 @@ class ThreadGate : public NotifyListener {
   // Says whether a thread of the process may go, as far as other processes are concerned. If not,
   // LetGo() is to follow.
   void SetMayGo(std::function<bool(pid_t)> may_go) { may_go_ = std::move(may_go); }
+  // Is the process, if a signal has stopped it, stopped by the run itself? Then who is stopped
+  // sleeps; otherwise all wait for whoever has stopped it.
+  void SetStoppedByRun(std::function<bool(pid_t)> by_run) { stopped_by_run_ = std::move(by_run); }
   void LetGo(pid_t process);
 
   // Lets those go whose turn has come.
@@ -185,6 +188,7 @@ class ThreadGate : public NotifyListener {
   std::set<pid_t> kept_;  // those of which NeedsLook() is true
   std::vector<Ended> ended_;
   std::function<bool(pid_t)> may_go_ = [](pid_t) { return true; };
+  std::function<bool(pid_t)> stopped_by_run_ = [](pid_t) { return false; };
   Counters counters_;
 };
 

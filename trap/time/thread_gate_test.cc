@@ -182,6 +182,24 @@ TEST_F(ThreadGateTest, WhoIsStoppedOnItsWayOutKeepsNobody) {
   EXPECT_EQ(gate_.TakeEnded().size(), 1u);
 }
 
+// Its signal has been told of: it would keep the others of its process, and with them all, for
+// good.
+TEST_F(ThreadGateTest, OneThatTheRunItselfHasStoppedKeepsNobody) {
+  bool by_run = false;
+  gate_.SetStoppedByRun([&](pid_t process) { return by_run && process == kProcess; });
+  const uint64_t first = Stop(kMain), second = Stop(kOther);
+  Answer(first);
+  Answer(second);
+  proc_.Set(kProcess, kMain, 'T', 1, "running");
+  clock_.Pass(10 * kMillisecond);
+  gate_.TakeTick();
+  EXPECT_FALSE(IsAnswered(second));
+  EXPECT_TRUE(gate_.IsUnsettled(kProcess));
+  by_run = true;
+  gate_.TakeTick();
+  EXPECT_TRUE(IsAnswered(second));
+}
+
 TEST_F(ThreadGateTest, ADebuggerThatAttachesStopsThoseWhoWaitForTheirTurn) {
   const uint64_t first = Stop(kMain), second = Stop(kOther), third = Stop(kThird);
   Answer(first);

@@ -47,6 +47,13 @@ void CopyTaint(const AddressSpace::Piece& to, const AddressSpace::Piece& from, u
 
 }  // namespace
 
+AddressSpace::~AddressSpace() {
+  if (elsewhere_ == nullptr) return;
+  elsewhere_->Ending();
+  segments_.clear();
+  elsewhere_->Ended();
+}
+
 bool AddressSpace::Map(uint64_t va, uint64_t length, std::shared_ptr<MemoryObject> memory,
                        uint64_t offset) {
   if (memory == nullptr || length == 0 || va + length < va || offset > memory->size() ||
@@ -63,6 +70,7 @@ void AddressSpace::Unmap(uint64_t va, uint64_t length) {
   if (length == 0) return;
   last_ = segments_.end();
   const uint64_t end = va + length < va ? UINT64_MAX : va + length;
+  if (elsewhere_ != nullptr) elsewhere_->Unmap(va, end - va);
   auto it = segments_.upper_bound(va);
   if (it != segments_.begin()) --it;
   while (it != segments_.end() && it->first < end) {
@@ -154,6 +162,10 @@ AddressSpace::Fault AddressSpace::Zero(uint64_t va, uint64_t length, OnTaint tai
 
 AddressSpace::Fault AddressSpace::Copy(uint64_t destination, AddressSpace& source_space,
                                        uint64_t source, uint64_t length) {
+  if (elsewhere_ != nullptr && &source_space == this &&
+      elsewhere_->Copy(destination, source, length)) {
+    return std::nullopt;
+  }
   while (length > 0) {
     auto from = source_space.Find(source);
     if (!from) return source;
@@ -215,6 +227,7 @@ MemoryObject::Run AddressSpace::RunAt(uint64_t va, uint64_t length) {
 
 AddressSpace::Fault AddressSpace::Fill(uint64_t va, uint64_t length,
                                        const std::vector<uint8_t>& pattern, uint64_t phase) {
+  if (elsewhere_ != nullptr && elsewhere_->Fill(va, length, pattern, phase)) return std::nullopt;
   if (std::all_of(pattern.begin(), pattern.end(), [](uint8_t byte) { return byte == 0; })) {
     return Zero(va, length);
   }
@@ -247,6 +260,12 @@ AddressSpace::Fault AddressSpace::Fill(uint64_t va, uint64_t length,
     va += step, phase += step, length -= step;
   }
   return std::nullopt;
+}
+
+std::optional<std::pair<uint64_t, uint64_t>> AddressSpace::MappingAt(uint64_t va) {
+  const auto at = Containing(va);
+  if (at == segments_.end()) return std::nullopt;
+  return std::pair(at->first, at->second.length);
 }
 
 std::optional<std::pair<uint64_t, uint64_t>> AddressSpace::RangeAround(uint64_t va) {

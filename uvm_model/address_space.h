@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "uvm_model/elsewhere.h"
 #include "uvm_model/memory_object.h"
 
 namespace phantora {
@@ -19,9 +20,14 @@ namespace phantora {
 class AddressSpace {
  public:
   AddressSpace() = default;
+  ~AddressSpace();
   // The segment that was looked up last lies in this very object.
   AddressSpace(const AddressSpace&) = delete;
   AddressSpace& operator=(const AddressSpace&) = delete;
+
+  // Who may have bytes of it elsewhere, and outlives this or is given up before (nullptr).
+  void set_elsewhere(SpaceElsewhere* elsewhere) { elsewhere_ = elsewhere; }
+  SpaceElsewhere* elsewhere() const { return elsewhere_; }
 
   struct Piece {
     MemoryObject* memory;
@@ -65,6 +71,9 @@ class AddressSpace {
   // As MemoryObject::RunAt, over what is mapped from `va` on; ends where nothing is.
   MemoryObject::Run RunAt(uint64_t va, uint64_t length);
 
+  // The mapping that the address lies in: begin and length.
+  std::optional<std::pair<uint64_t, uint64_t>> MappingAt(uint64_t va);
+
   // What is mapped around `va` without a gap, as far as a few mappings: begin and length. nullopt:
   // nothing is mapped there.
   std::optional<std::pair<uint64_t, uint64_t>> RangeAround(uint64_t va);
@@ -79,6 +88,7 @@ class AddressSpace {
 
   Segments::iterator Containing(uint64_t va);
 
+  SpaceElsewhere* elsewhere_ = nullptr;
   Segments segments_;
   // Consecutive lookups hit the same segment nearly always.
   Segments::iterator last_ = segments_.end();

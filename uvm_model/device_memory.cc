@@ -24,6 +24,7 @@ DeviceMemory::DeviceMemory(std::shared_ptr<PageStore> store, uint64_t size)
 }
 
 DeviceMemory::~DeviceMemory() {
+  if (elsewhere_ != nullptr) elsewhere_->Forget(*this);
   ZeroPages(0, leaves_.size() * kLeafPages);
   store_->Remove(this, size());
 }
@@ -124,6 +125,11 @@ bool DeviceMemory::WritePages(uint64_t offset, const uint8_t* data, uint64_t len
 bool DeviceMemory::Write(uint64_t offset, const void* data, uint64_t length) {
   if (!Contains(offset, length)) return false;
   if (mapped_ != nullptr) return mapped_->Write(offset, data, length);
+  Take(offset, length);
+  return WriteHere(offset, data, length);
+}
+
+bool DeviceMemory::WriteHere(uint64_t offset, const void* data, uint64_t length) {
   const bool done = WritePages(offset, static_cast<const uint8_t*>(data), length);
   if (plain_ != nullptr && done) {
     plain_->Write(offset, data, length);
@@ -133,6 +139,11 @@ bool DeviceMemory::Write(uint64_t offset, const void* data, uint64_t length) {
 }
 
 const uint8_t* DeviceMemory::DataAt(uint64_t offset, uint64_t length, uint64_t* contiguous) {
+  Bring(offset, length);
+  return HereAt(offset, length, contiguous);
+}
+
+const uint8_t* DeviceMemory::HereAt(uint64_t offset, uint64_t length, uint64_t* contiguous) {
   const uint64_t first = offset / kPageBytes, into = offset % kPageBytes;
   const PageStore::Page page = PageAt(first);
   const uint64_t last = (offset + length - 1) / kPageBytes;
@@ -145,11 +156,16 @@ const uint8_t* DeviceMemory::DataAt(uint64_t offset, uint64_t length, uint64_t* 
 bool DeviceMemory::Read(uint64_t offset, void* out, uint64_t length) {
   if (!Contains(offset, length)) return false;
   if (mapped_ != nullptr) return mapped_->Read(offset, out, length);
+  Bring(offset, length);
+  return ReadHere(offset, out, length);
+}
+
+bool DeviceMemory::ReadHere(uint64_t offset, void* out, uint64_t length) {
   auto* to = static_cast<uint8_t*>(out);
   while (length > 0) {
     uint64_t step;
     if (PageAt(offset / kPageBytes) != PageStore::kZeros) {
-      const uint8_t* from = DataAt(offset, length, &step);
+      const uint8_t* from = HereAt(offset, length, &step);
       std::memcpy(to, from, step);
     } else {
       step = std::min(length, kPageBytes - offset % kPageBytes);
@@ -190,6 +206,7 @@ bool DeviceMemory::ZeroBytes(uint64_t offset, uint64_t length) {
 bool DeviceMemory::Zero(uint64_t offset, uint64_t length) {
   if (!Contains(offset, length)) return false;
   if (mapped_ != nullptr) return mapped_->Zero(offset, length);
+  Take(offset, length);
   if (!ZeroBytes(offset, length)) return false;
   if (plain_ != nullptr) {
     plain_->Zero(offset, length);
@@ -200,6 +217,11 @@ bool DeviceMemory::Zero(uint64_t offset, uint64_t length) {
 
 MemoryObject::Run DeviceMemory::RunAt(uint64_t offset, uint64_t length) {
   if (mapped_ != nullptr) return mapped_->RunAt(offset, length);
+  Bring(offset, length);
+  return RunHere(offset, length);
+}
+
+MemoryObject::Run DeviceMemory::RunHere(uint64_t offset, uint64_t length) {
   uint64_t number = offset / kPageBytes;
   const bool empty = PageAt(number) == PageStore::kZeros;
   const uint64_t end = (offset + length + kPageBytes - 1) / kPageBytes;
@@ -237,7 +259,7 @@ bool DeviceMemory::CopyPages(DeviceMemory& from, uint64_t from_offset, uint64_t 
                              uint64_t length) {
   const bool aligned = (from_offset - offset) % kPageBytes == 0;
   while (length > 0) {
-    const Run run = from.RunAt(from_offset, length);
+    const Run run = from.RunHere(from_offset, length);
     uint64_t step = run.length;
     if (run.empty) {
       if (!ZeroBytes(offset, step)) return false;
@@ -249,7 +271,7 @@ bool DeviceMemory::CopyPages(DeviceMemory& from, uint64_t from_offset, uint64_t 
     } else {
       // Up to where whole pages begin, if they will.
       if (aligned) step = std::min(step, kPageBytes - into);
-      const uint8_t* data = from.DataAt(from_offset, step, &step);
+      const uint8_t* data = from.HereAt(from_offset, step, &step);
       if (!WritePages(offset, data, step)) return false;
     }
     from_offset += step, offset += step, length -= step;
@@ -260,6 +282,8 @@ bool DeviceMemory::CopyPages(DeviceMemory& from, uint64_t from_offset, uint64_t 
 bool DeviceMemory::CopyFrom(DeviceMemory& from, uint64_t from_offset, uint64_t offset,
                             uint64_t length) {
   if (!Contains(offset, length) || !from.Contains(from_offset, length)) return false;
+  from.Bring(from_offset, length);
+  Take(offset, length);
   if (!CopyPages(from, from_offset, offset, length)) return false;
   if (plain_ != nullptr) {
     std::vector<uint8_t> bytes(kPageBytes);
@@ -288,6 +312,7 @@ uint8_t* DeviceMemory::HostPointer() {
 
 int DeviceMemory::MappableFd() {
   if (mapped_ != nullptr) return mapped_->MappableFd();
+  if (elsewhere_ != nullptr) elsewhere_->Keep(*this);
   auto mapped = std::make_unique<OwnedMemory>(kind(), size());
   for (uint64_t offset = 0; offset < size();) {
     const Run run = RunAt(offset, size() - offset);

@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "uvm_model/elsewhere.h"
 #include "uvm_model/memory_object.h"
 #include "uvm_model/page_store.h"
 
@@ -42,6 +43,17 @@ class DeviceMemory : public MemoryObject {
   // Fills whole pages with `page`, whose bytes are those of kPageBytes at `data`.
   bool Repeat(uint64_t offset, const uint8_t* data, uint64_t pages);
 
+  // From now on somebody may have bytes of it in the place of this, who outlives this or is given
+  // up before (nullptr). Who it is asks and is told at every access but of what follows.
+  void set_elsewhere(Elsewhere* elsewhere) { elsewhere_ = elsewhere; }
+  bool ReadHere(uint64_t offset, void* out, uint64_t length);
+  bool WriteHere(uint64_t offset, const void* data, uint64_t length);
+  Run RunHere(uint64_t offset, uint64_t length);
+  // Of whole pages: they are zeros here.
+  void DropHere(uint64_t offset, uint64_t length) {
+    ZeroPages(offset / kPageBytes, length / kPageBytes);
+  }
+
   bool is_mapped() const { return mapped_ != nullptr; }
   DeviceMemory* AsDevice() override { return is_mapped() ? nullptr : this; }
 
@@ -73,6 +85,13 @@ class DeviceMemory : public MemoryObject {
   // The page for writing, with its bytes kept if `keep`; nullptr without memory.
   uint8_t* Own(uint64_t number, bool keep);
   bool WriteIn(uint64_t number, uint64_t into, const uint8_t* data, uint64_t length);
+  const uint8_t* HereAt(uint64_t offset, uint64_t length, uint64_t* contiguous);
+  void Bring(uint64_t offset, uint64_t length) {
+    if (elsewhere_ != nullptr) elsewhere_->Bring(*this, offset, length);
+  }
+  void Take(uint64_t offset, uint64_t length) {
+    if (elsewhere_ != nullptr) elsewhere_->Take(*this, offset, length);
+  }
   bool Refer(DeviceMemory& from, uint64_t from_number, uint64_t number, uint64_t pages);
   void ZeroPages(uint64_t number, uint64_t pages);
   bool ZeroBytes(uint64_t offset, uint64_t length);
@@ -81,6 +100,7 @@ class DeviceMemory : public MemoryObject {
   void Compare(uint64_t offset, uint64_t length);
 
   const std::shared_ptr<PageStore> store_;
+  Elsewhere* elsewhere_ = nullptr;
   std::vector<std::unique_ptr<Leaf>> leaves_;  // nullptr: zeros
   std::unique_ptr<OwnedMemory> mapped_;        // in place of all that
   std::unique_ptr<OwnedMemory> plain_;         // the same, done plainly (PageStore::compares)

@@ -60,7 +60,8 @@ class Image {
     return section.sh_type != SHT_NOBITS && section.sh_type != kCudaNoBits;
   }
   const std::vector<Elf64_Shdr>& sections() const { return sections_; }
-  // Since CUDA 13 (version 8 of the format) in the second byte: what images of both say, and what they are for.
+  // Since CUDA 13 (version 8 of the format) in the second byte: what images of both say, and what
+  // they are for.
   int architecture() const {
     constexpr uint8_t kSecondByteSince = 8;
     const bool second = header_.e_ident[EI_ABIVERSION] >= kSecondByteSince;
@@ -173,6 +174,95 @@ bool ReadCubin(absl::Span<const uint8_t> data, std::vector<CubinKernel>& kernels
     }
   }
   for (auto& [index, kernel] : found) kernels.push_back(std::move(kernel));
+  return true;
+}
+
+namespace {
+
+// Which words of the code refer to a bank of constants, by the forms that all operations have whose
+// source is one (3: the third is, 5: the second is; trap/gpu/sass/instruction.h): the offset in
+// bytes, or kAnywhere if a register says it.
+constexpr uint64_t kAnywhere = UINT64_MAX;
+template <typename Each>
+void ForConstants(absl::Span<const uint8_t> code, uint64_t bank, const Each& each) {
+  constexpr uint64_t kLoad = 0x182;  // LDC
+  constexpr uint64_t kNoRegister = 255;
+  for (uint64_t at = 0; at + 16 <= code.size(); at += 16) {
+    const uint64_t low = *ReadAt<uint64_t>(code, at);
+    const uint64_t form = low >> 9 & 7;
+    if ((form != 3 && form != 5) || (low >> 54 & 31) != bank) continue;
+    const bool indexed = (low & 0x1ff) == kLoad && (low >> 24 & 255) != kNoRegister;
+    each(indexed ? kAnywhere : low >> 38 & 0xffff);
+  }
+}
+
+bool IsText(std::string_view name) {  // as nvcc names them
+  return name.substr(0, 4) == "$str" || name.substr(0, 9) == "__unnamed" ||
+         name.find("__PRETTY_FUNCTION__") != std::string_view::npos ||
+         name.find("__func__") != std::string_view::npos;
+}
+
+}  // namespace
+
+bool ReadKernelData(absl::Span<const uint8_t> data, const std::string& kernel, KernelData& found) {
+  const auto image = Image::Parse(data);
+  if (!image) return false;
+  found = {};
+  const auto& sections = image->sections();
+  const std::string text = ".text." + kernel;
+  uint32_t code_at = 0, addresses_at = 0;
+  const Elf64_Shdr* table = nullptr;
+  absl::Span<const uint8_t> constants;
+  for (uint32_t i = 0; i < sections.size(); ++i) {
+    const std::string_view name = image->Name(sections[i]);
+    if (name == text) code_at = i;
+    if (name == ".nv.constant3") constants = image->Data(sections[i]);
+    if (name == ".nv.constant4") addresses_at = i;
+    if (sections[i].sh_type == SHT_SYMTAB && sections[i].sh_link < sections.size()) {
+      table = &sections[i];
+    }
+  }
+  if (code_at == 0 || table == nullptr) return false;
+  const auto code = image->Data(sections[code_at]);
+  const auto symbols = image->Data(*table);
+
+  ForConstants(code, 3, [&](uint64_t) { found.constants = constants; });
+  std::vector<uint64_t> slots;  // of the bank that has addresses
+  ForConstants(code, 4, [&](uint64_t offset) { slots.push_back(offset); });
+  const bool any_slot = std::find(slots.begin(), slots.end(), kAnywhere) != slots.end();
+  std::sort(slots.begin(), slots.end());
+
+  const auto consider = [&](const Elf64_Sym& symbol) {
+    if (symbol.st_shndx == SHN_UNDEF || symbol.st_shndx >= sections.size()) return;
+    const std::string_view name = image->String(sections[table->sh_link], symbol.st_name);
+    const std::string_view place = image->Name(sections[symbol.st_shndx]);
+    // A function that is called may refer to anything.
+    const bool is_other_code = place.substr(0, 6) == ".text." && symbol.st_shndx != code_at;
+    const bool is_variable =
+        place.substr(0, 10) == ".nv.global" && !IsText(name) && symbol.st_size > 1;
+    if ((is_variable || is_other_code) && found.variable.empty())
+      found.variable = std::string(name);
+  };
+  for (const Elf64_Shdr& section : sections) {
+    const bool of_code = section.sh_info == code_at;
+    const bool of_addresses = addresses_at != 0 && section.sh_info == addresses_at;
+    if ((section.sh_type != SHT_REL && section.sh_type != SHT_RELA) ||
+        (!of_code && !of_addresses)) {
+      continue;
+    }
+    const auto relocations = image->Data(section);
+    const uint64_t step = section.sh_type == SHT_RELA ? sizeof(Elf64_Rela) : sizeof(Elf64_Rel);
+    for (uint64_t entry = 0; entry + step <= relocations.size(); entry += step) {
+      const auto relocation = *ReadAt<Elf64_Rel>(relocations, entry);
+      if (of_addresses && !any_slot &&
+          !std::binary_search(slots.begin(), slots.end(), relocation.r_offset)) {
+        continue;
+      }
+      const auto symbol =
+          ReadAt<Elf64_Sym>(symbols, ELF64_R_SYM(relocation.r_info) * sizeof(Elf64_Sym));
+      if (symbol) consider(*symbol);
+    }
+  }
   return true;
 }
 

@@ -40,6 +40,17 @@ bool ReadCubin(absl::Span<const uint8_t> data, std::vector<CubinKernel>& kernels
 std::vector<std::string> ReadPointerTable(absl::Span<const uint8_t> data,
                                           const std::string& variable);
 
+// What a kernel finds beside its parameters.
+struct KernelData {
+  // A variable in global memory that its code refers to, or may: not texts (of assertions and
+  // printf), which nobody writes, nor empty objects. Empty if there is none.
+  std::string variable;
+  // The __constant__ variables of its image as they are loaded; empty if its code uses none.
+  absl::Span<const uint8_t> constants;
+};
+// Returns false if the image is malformed or has no such kernel. The bytes are untrusted.
+bool ReadKernelData(absl::Span<const uint8_t> data, const std::string& kernel, KernelData& found);
+
 // Offsets in `file` at which cubins start, in any section; they are
 // 8-byte aligned.
 std::vector<uint64_t> FindCubins(absl::Span<const uint8_t> file);

@@ -109,7 +109,7 @@ absl::Status AddressMirror::MapGap(uint64_t begin, uint64_t bytes) {
   return status;
 }
 
-std::string AddressMirror::WhatLiesAt(uint64_t begin, uint64_t end) {
+std::string WhatLiesAt(uint64_t begin, uint64_t end) {
   std::ifstream maps("/proc/self/maps");
   bool any = false;
   for (std::string line; std::getline(maps, line);) {

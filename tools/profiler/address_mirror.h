@@ -46,9 +46,6 @@ class AddressMirror {
   // Widened to multiples of `unit`. ALREADY_EXISTS: some of it cannot be had.
   absl::Status MapRange(uint64_t first, uint64_t length, uint64_t unit);
   absl::Status MapGap(uint64_t begin, uint64_t bytes);
-  // Why memory cannot be had there, in words; empty where everything there is the driver library's.
-  static std::string WhatLiesAt(uint64_t begin, uint64_t end);
-
   const cuda::Api& api_;
   cuda::Access access_;
   std::vector<Piece> large_, small_;  // taken in turn
@@ -58,6 +55,10 @@ class AddressMirror {
   cuda::Pointer pattern_ = 0;
   std::map<uint64_t, uint64_t> mapped_;  // begin to end
 };
+
+// Why memory cannot be had at these addresses of this process, in words; empty where everything
+// there is the driver library's, which has it in every process.
+std::string WhatLiesAt(uint64_t begin, uint64_t end);
 
 }  // namespace phantora
 

@@ -32,7 +32,9 @@ absl::StatusOr<Api> Api::Load() {
   find("cuFuncGetAttribute", api.FuncGetAttribute);
   find("cuFuncSetAttribute", api.FuncSetAttribute);
   find("cuLaunchKernelEx", api.LaunchKernelEx);
+  find("cuMemGetInfo_v2", api.MemGetInfo);
   find("cuStreamCreate", api.StreamCreate);
+  find("cuStreamSynchronize", api.StreamSynchronize);
   find("cuStreamWaitValue32_v2", api.StreamWaitValue32);
   find("cuEventCreate", api.EventCreate);
   find("cuEventRecord", api.EventRecord);
@@ -41,13 +43,18 @@ absl::StatusOr<Api> Api::Load() {
   find("cuMemHostAlloc", api.MemHostAlloc);
   find("cuMemHostGetDevicePointer_v2", api.MemHostGetDevicePointer);
   find("cuMemcpyHtoD_v2", api.MemcpyHtoD);
+  find("cuMemcpyHtoDAsync_v2", api.MemcpyHtoDAsync);
+  find("cuMemcpyDtoHAsync_v2", api.MemcpyDtoHAsync);
   find("cuMemcpyDtoDAsync_v2", api.MemcpyDtoDAsync);
   find("cuMemsetD8Async", api.MemsetD8Async);
+  find("cuMemsetD16Async", api.MemsetD16Async);
+  find("cuMemsetD32Async", api.MemsetD32Async);
   find("cuMemAddressReserve", api.MemAddressReserve);
   find("cuMemAddressFree", api.MemAddressFree);
   find("cuMemCreate", api.MemCreate);
   find("cuMemMap", api.MemMap);
   find("cuMemUnmap", api.MemUnmap);
+  find("cuMemRelease", api.MemRelease);
   find("cuMemSetAccess", api.MemSetAccess);
   if (missing != nullptr) {
     return absl::FailedPreconditionError(

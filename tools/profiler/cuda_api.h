@@ -47,7 +47,7 @@ struct Access {  // CUmemAccessDesc
   int flags = 3;  // read and write
 };
 struct LaunchAttribute {  // CUlaunchAttribute
-  static constexpr int kClusterDimension = 4;
+  static constexpr int kCooperative = 2, kClusterDimension = 4;
   int id = kClusterDimension;
   char padding[4] = {};
   union {
@@ -55,6 +55,7 @@ struct LaunchAttribute {  // CUlaunchAttribute
     struct {
       unsigned x, y, z;
     } cluster;
+    int cooperative;
   } value;
 };
 struct LaunchConfig {  // CUlaunchConfig
@@ -89,7 +90,9 @@ struct Api {
   Result (*FuncGetAttribute)(int*, int attribute, Function);
   Result (*FuncSetAttribute)(Function, int attribute, int value);
   Result (*LaunchKernelEx)(const LaunchConfig*, Function, void** parameters, void** extra);
+  Result (*MemGetInfo)(size_t* free, size_t* total);
   Result (*StreamCreate)(Stream*, unsigned flags);
+  Result (*StreamSynchronize)(Stream);
   Result (*StreamWaitValue32)(Stream, Pointer, uint32_t value, unsigned flags);
   Result (*EventCreate)(Event*, unsigned flags);
   Result (*EventRecord)(Event, Stream);
@@ -98,8 +101,13 @@ struct Api {
   Result (*MemHostAlloc)(void**, size_t bytes, unsigned flags);
   Result (*MemHostGetDevicePointer)(Pointer*, void*, unsigned flags);
   Result (*MemcpyHtoD)(Pointer, const void*, size_t bytes);
+  Result (*MemcpyHtoDAsync)(Pointer, const void*, size_t bytes, Stream);
+  Result (*MemcpyDtoHAsync)(void*, Pointer, size_t bytes, Stream);
   Result (*MemcpyDtoDAsync)(Pointer to, Pointer from, size_t bytes, Stream);
   Result (*MemsetD8Async)(Pointer, unsigned char, size_t bytes, Stream);
+  Result (*MemsetD16Async)(Pointer, unsigned short, size_t count,  // NOLINT(google-runtime-int)
+                           Stream);
+  Result (*MemsetD32Async)(Pointer, unsigned, size_t count, Stream);
   Result (*MemAddressReserve)(Pointer*, size_t bytes, size_t alignment, Pointer wanted,
                               unsigned long long flags);  // NOLINT(google-runtime-int)
   Result (*MemAddressFree)(Pointer, size_t bytes);
@@ -108,6 +116,7 @@ struct Api {
   Result (*MemMap)(Pointer, size_t bytes, size_t offset, Handle,
                    unsigned long long flags);  // NOLINT(google-runtime-int)
   Result (*MemUnmap)(Pointer, size_t bytes);
+  Result (*MemRelease)(Handle);
   Result (*MemSetAccess)(Pointer, size_t bytes, const Access*, size_t count);
 };
 

@@ -15,7 +15,6 @@ constexpr int kWarmUps = 2;
 constexpr double kSampleUs = 200, kAllSamplesUs = 20'000;
 constexpr int kMostLaunches = 200;  // fewer than libcuda queues
 constexpr int kFewestSamples = 5, kMostSamples = 25;
-constexpr unsigned kMostPortableCluster = 8;
 
 // NOLINTNEXTLINE(cppcoreguidelines-macro-usage): returns from the caller.
 #define RETURN_IF_ERROR(expression) \
@@ -40,6 +39,7 @@ absl::StatusOr<std::unique_ptr<KernelReplay>> KernelReplay::Create(uint64_t pool
   replay->gpu_.name = name;
   replay->gpu_.driver = absl::StrCat(version / 1000, ".", version % 1000 / 10);
   replay->gpu_.clock_mhz = clock_khz / 1000;
+  replay->kernels_ = std::make_unique<LoadedKernels>(&replay->api_, replay->device_, kMostModules);
   cuda::Context context = nullptr;
   RETURN_IF_ERROR(cu.Check(cu.CtxCreate(&context, 0, replay->device_), "cuCtxCreate"));
   RETURN_IF_ERROR(cu.Check(cu.StreamCreate(&replay->stream_, 1), "cuStreamCreate"));
@@ -56,56 +56,6 @@ absl::StatusOr<std::unique_ptr<KernelReplay>> KernelReplay::Create(uint64_t pool
   if (!mirror.ok()) return mirror.status();
   replay->mirror_ = *std::move(mirror);
   return replay;
-}
-
-absl::Status KernelReplay::Load(uint64_t image, const std::vector<uint8_t>& cubin) {
-  if (modules_.contains(image)) return absl::OkStatus();
-  if (modules_.size() >= kMostModules) {
-    api_.ModuleUnload(modules_.begin()->second);
-    modules_.erase(modules_.begin());
-  }
-  cuda::Module module = nullptr;
-  RETURN_IF_ERROR(api_.Check(api_.ModuleLoadData(&module, cubin.data()), "cuModuleLoadData"));
-  modules_[image] = module;
-  return absl::OkStatus();
-}
-
-absl::StatusOr<cuda::Function> KernelReplay::Prepare(const LaunchRequest& request,
-                                                     cuda::LaunchConfig* config,
-                                                     cuda::LaunchAttribute* attribute) {
-  const auto module = request.image ? modules_.find(*request.image) : modules_.end();
-  if (module == modules_.end()) return absl::NotFoundError("its code is not known");
-  cuda::Function function = nullptr;
-  RETURN_IF_ERROR(
-      api_.Check(api_.ModuleGetFunction(&function, module->second, request.symbol.c_str()),
-                 "cuModuleGetFunction"));
-  int statically = 0, most = 0, reserved = 0;
-  RETURN_IF_ERROR(
-      api_.Check(api_.FuncGetAttribute(&statically, cuda::kFunctionSharedBytes, function),
-                 "cuFuncGetAttribute"));
-  api_.DeviceGetAttribute(&most, cuda::kSharedPerBlockOptIn, device_);
-  api_.DeviceGetAttribute(&reserved, cuda::kReservedSharedPerBlock, device_);
-  // A launch descriptor says how much there is in all, with the system's own, and rounded up.
-  const auto in_all = static_cast<int>(std::min<uint32_t>(request.shared_bytes, 1 << 24));
-  const int dynamically =
-      std::clamp(in_all - reserved - statically, 0, std::max(0, most - statically));
-  RETURN_IF_ERROR(
-      api_.Check(api_.FuncSetAttribute(function, cuda::kFunctionMaxDynamicShared, dynamically),
-                 "cuFuncSetAttribute"));
-  std::copy(request.grid.begin(), request.grid.end(), config->grid);
-  std::copy(request.block.begin(), request.block.end(), config->block);
-  config->shared_bytes = static_cast<unsigned>(dynamically);
-  config->stream = stream_;
-  const auto& cluster = request.cluster;
-  if (cluster[0] > 0) {
-    attribute->value.cluster = {cluster[0], cluster[1], cluster[2]};
-    config->attributes = attribute;
-    config->attribute_count = 1;
-    if (cluster[0] * cluster[1] * cluster[2] > kMostPortableCluster) {
-      api_.FuncSetAttribute(function, cuda::kFunctionNonPortableCluster, 1);
-    }
-  }
-  return function;
 }
 
 absl::StatusOr<double> KernelReplay::Sample(const cuda::LaunchConfig& config,
@@ -129,10 +79,18 @@ absl::StatusOr<double> KernelReplay::Sample(const cuda::LaunchConfig& config,
 }
 
 absl::StatusOr<ReplayTime> KernelReplay::Measure(const LaunchRequest& request) {
-  cuda::LaunchConfig config;
-  cuda::LaunchAttribute attribute;
-  const auto function = Prepare(request, &config, &attribute);
+  if (!request.image) return absl::NotFoundError("its code is not known");
+  const auto function = kernels_->Find(*request.image, request.symbol);
   if (!function.ok()) return function.status();
+  cuda::LaunchConfig config;
+  cuda::LaunchAttribute attributes[2];
+  RETURN_IF_ERROR(kernels_->Configure(*function,
+                                      {.grid = request.grid,
+                                       .block = request.block,
+                                       .cluster = request.cluster,
+                                       .shared_bytes = request.shared_bytes},
+                                      &config, attributes));
+  config.stream = stream_;
   RETURN_IF_ERROR(mirror_->Map(request.memory));
   RETURN_IF_ERROR(mirror_->Fill(request.zeros, stream_));
   std::vector<uint8_t> parameters = request.parameters;

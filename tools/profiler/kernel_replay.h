@@ -3,7 +3,6 @@
 #define PHANTORA_TOOLS_PROFILER_KERNEL_REPLAY_H_
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -12,6 +11,7 @@
 #include "profiles/kernels/launch_request.h"
 #include "tools/profiler/address_mirror.h"
 #include "tools/profiler/cuda_api.h"
+#include "tools/profiler/loaded_kernels.h"
 
 namespace phantora {
 
@@ -36,7 +36,9 @@ class KernelReplay {
 
   const ProfiledGpu& gpu() const { return gpu_; }
   // The image with this number, for the launches that follow. Errors: it does not load.
-  absl::Status Load(uint64_t image, const std::vector<uint8_t>& cubin);
+  absl::Status Load(uint64_t image, const std::vector<uint8_t>& cubin) {
+    return kernels_->Load(image, cubin);
+  }
   // Launches `request` until its time is known: warm, one launch directly behind the other. What
   // the host takes for a launch does not show, unless that is more than the kernel takes.
   absl::StatusOr<ReplayTime> Measure(const LaunchRequest& request);
@@ -45,8 +47,6 @@ class KernelReplay {
 
  private:
   KernelReplay() = default;
-  absl::StatusOr<cuda::Function> Prepare(const LaunchRequest& request, cuda::LaunchConfig* config,
-                                         cuda::LaunchAttribute* attribute);
   // Microseconds of `launches` one behind the other.
   absl::StatusOr<double> Sample(const cuda::LaunchConfig& config, cuda::Function function,
                                 void** extra, int launches);
@@ -55,7 +55,7 @@ class KernelReplay {
   ProfiledGpu gpu_;
   cuda::Device device_ = 0;
   std::unique_ptr<AddressMirror> mirror_;
-  std::map<uint64_t, cuda::Module> modules_;
+  std::unique_ptr<LoadedKernels> kernels_;
   cuda::Stream stream_ = nullptr;
   cuda::Event begin_ = nullptr, end_ = nullptr;
   // The stream waits until this says so: what was launched meanwhile then runs without gaps.

@@ -33,6 +33,8 @@ class LineProcess {
   absl::StatusOr<std::string> Receive(std::chrono::milliseconds timeout);
 
   void Kill();
+  // For what is no line: whoever uses it must have received all lines before.
+  int socket() const { return socket_.get(); }
 
  private:
   LineProcess(pid_t process, UniqueFd socket) : process_(process), socket_(std::move(socket)) {}

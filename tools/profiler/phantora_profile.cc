@@ -13,6 +13,8 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "profiles/kernels/launch_request.h"
+#include "tools/executor/executor_broker.h"
+#include "tools/executor/space_worker.h"
 #include "tools/profiler/profile_session.h"
 #include "tools/profiler/replay_worker.h"
 
@@ -21,7 +23,7 @@ namespace {
 
 struct ProfileOptions {
   std::string list, rows, results, only, worker;
-  int timeout_s = 30;
+  int timeout_s = 30, most_seconds = 60;
   uint64_t pool_mib = 576;
   bool any_gpu = false;
 };
@@ -188,10 +190,25 @@ int main(int argc, char** argv) {
   add_pool(&app);
   CLI::App* const worker = app.add_subcommand("worker", "the process that has the GPU");
   add_pool(worker);
+  CLI::App* const execute = app.add_subcommand(
+      "execute", "executes kernels for a phantora-run --execute gpu, which talks to it");
+  CLI::App* const execute_worker =
+      app.add_subcommand("execute-worker", "the process that has the GPU for one of its contexts");
+  for (CLI::App* const each : {execute, execute_worker}) {
+    each->add_option("--most-seconds", options.most_seconds,
+                     "a kernel that runs for longer is given up, and its context with it")
+        ->check(CLI::Range(1, 3600))
+        ->capture_default_str();
+  }
   CLI11_PARSE(app, argc, argv);
   if (worker->parsed()) {
     phantora::MoveOutOfTheWay(argv);
     return phantora::RunReplayWorker(options.pool_mib << 20);
+  }
+  if (execute->parsed()) return phantora::RunExecutorBroker(options.most_seconds);
+  if (execute_worker->parsed()) {
+    phantora::MoveOutOfTheWay(argv);
+    return phantora::RunSpaceWorker(options.most_seconds);
   }
   if (options.list.empty()) {
     std::cerr << app.help();

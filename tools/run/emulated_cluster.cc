@@ -74,6 +74,13 @@ std::string KernelCache() {
   return cache.empty() ? "" : cache + "/kernels";
 }
 
+// In bytes. The contexts of other ranks take some of what is free now, and so do kernels' own local
+// memory and their code.
+uint64_t ExecutorMemory(const RemoteGpu& gpu, const SessionOptions& session) {
+  if (session.executor_memory > 0) return session.executor_memory;
+  return gpu.free_bytes() / 10 * 8;
+}
+
 // By a signal that the serving thread has not taken yet: it may be waiting for the machine's lock.
 bool EndIsAskedFor() {
   sigset_t pending;
@@ -139,7 +146,7 @@ EmulatedCluster::EmulatedCluster(const Options& options, Parts parts)
                    return events_.Drain();
                  }),
       library_({options.plan->profile.sm_architecture(), KernelCache(),
-                options.session->missing.wanted()},
+                options.session->missing.wanted() || options.executor != nullptr},
                unknowns_.get()),
       namer_(&library_, ParametersAt(options.plan->profile.sm_architecture()), unknowns_.get()),
       fabric_(std::move(parts.fabric)),
@@ -162,6 +169,10 @@ EmulatedCluster::EmulatedCluster(const Options& options, Parts parts)
       execution_ =
           std::make_unique<KernelExecution>(options.plan->profile.sm_architecture(), budget,
                                             options.session->skipped, pages_, &EndIsAskedFor);
+      if (options.executor != nullptr) {
+        execution_->UseGpu(std::make_unique<RealExecution>(
+            options.executor, ExecutorMemory(*options.executor, *options.session)));
+      }
       services_.execution = execution_.get();
     }
     scheduler_.Simulate(&timelines_);

@@ -25,9 +25,9 @@
 #include "tools/run/run_plan.h"
 #include "tools/run/session_options.h"
 #include "trap/gpu/front/gpu_scheduler.h"
+#include "trap/gpu/front/kernel_execution.h"
 #include "trap/gpu/kernels/internal_kernels.h"
 #include "trap/gpu/kernels/kernel_library.h"
-#include "trap/gpu/front/kernel_execution.h"
 #include "trap/gpu/kernels/kernel_namer.h"
 #include "trap/gpu/pricing/kernel_pricer.h"
 #include "trap/gpu/timeline/gpu_timelines.h"
@@ -49,6 +49,7 @@ class EmulatedCluster {
     const SessionOptions* session;
     const RunPlan* plan;
     RunOutputs* outputs;
+    RemoteGpu* executor;  // of --execute gpu; nullptr: none
     // Simulated time of a process, while the run goes on.
     std::function<VirtualTime(pid_t)> now;
     // NCCL cannot go on, or disagrees with itself: what happened, in words. Ends the run.

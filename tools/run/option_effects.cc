@@ -29,6 +29,7 @@ bool SimulatedOrOurNccl(const SessionOptions& options) {
 bool ExecutesOrStale(const SessionOptions& options) {
   return options.execute.value_or(1) > 0 || options.skipped == Skipped::kStale;
 }
+bool ExecutesOnGpu(const SessionOptions& options) { return options.execute_on_gpu; }
 bool SimulatedOrNotShared(const SessionOptions& options) {
   return options.simulated() || !options.share_memory.value_or(false);
 }
@@ -50,6 +51,8 @@ constexpr OptionEffect kEffects[] = {
     {"--record-step", Simulated, kNeedsSimulatedTime},
     {"--log-kernels", Simulated, kNeedsSimulatedTime},
     {"--execute", Simulated, kNeedsSimulatedTime},
+    {"--execute-command", ExecutesOnGpu, "is for --execute gpu"},
+    {"--execute-memory", ExecutesOnGpu, "is for --execute gpu"},
     {"--skipped", Simulated, kNeedsSimulatedTime},
     {"--skipped", ExecutesOrStale, "has no effect with --execute off, which leaves what was there"},
     {"--missing", Simulated, kNeedsSimulatedTime},

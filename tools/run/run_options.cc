@@ -72,11 +72,12 @@ std::string CheckBytes(const std::string& given) {
 // "off", "small", "all" or a number of thread instructions.
 std::string CheckExecution(const std::string& given) {
   int64_t most;
-  if (given == "off" || given == "small" || given == "all" ||
+  if (given == "off" || given == "small" || given == "all" || given == "gpu" ||
       (absl::SimpleAtoi(given, &most) && most >= 0)) {
     return "";
   }
-  return absl::StrCat("'", given, "' is not 'off', 'small', 'all' or a number of instructions");
+  return absl::StrCat("'", given,
+                      "' is not 'off', 'small', 'all', 'gpu' or a number of instructions");
 }
 
 // "16G", "500MiB", "1.5 TB", a number of bytes; units are powers of 1024, as of ulimit and Slurm.
@@ -326,14 +327,32 @@ void Parser::AddExecution() {
             if (int64_t number; absl::SimpleAtoi(given, &number)) most = number;
             options_.execute = most;
             if (given == "all") options_.execute.reset();
+            options_.execute_on_gpu = given == "gpu";
           },
           "which kernels are executed, so that their results are real. N: those that take at most "
           "N "
           "instructions of threads; small: 50,000,000, and little more where they depend on what "
-          "was not executed; all: as long as it may take; off: none")
+          "was not executed; all: as long as it may take; gpu: all that the GPU of this machine "
+          "can, "
+          "and the rest as small; off: none")
       ->check(CheckExecution)
-      ->type_name("off|small|all|N")
+      ->type_name("off|small|all|gpu|N")
       ->default_str("small")
+      ->group("Results");
+  app_.add_option("--execute-command", options_.executor,
+                  "who has the GPU of --execute gpu: a command that does as 'phantora-profile "
+                  "execute' (default)")
+      ->type_name("COMMAND")
+      ->group("Results");
+  app_.add_option_function<double>(
+          "--execute-memory",
+          [this](double gib) {
+            options_.executor_memory = static_cast<uint64_t>(gib * (uint64_t{1} << 30));
+          },
+          "GiB of that GPU's memory for the memory of all emulated ones; what is more waits in the "
+          "host's (default: most of what is free)")
+      ->check(CLI::Range(0.0625, 1024.0).description(""))
+      ->type_name("GIB")
       ->group("Results");
   AddChoice<Skipped>(
       app_, "--skipped", &options_.skipped,
@@ -480,7 +499,8 @@ RunRequest Parser::Checked(bool separated) {
   if (!separated && !command.empty() && command[0].size() > 1 && command[0][0] == '-') {
     return Refused(absl::StrCat("unknown option ", command[0], "; see --help"));
   }
-  if (!options_.execute && app_.get_option("--nccl-reduce")->count() == 0) {
+  if ((!options_.execute || options_.execute_on_gpu) &&
+      app_.get_option("--nccl-reduce")->count() == 0) {
     // Who wants all results wants sums of them too.
     options_.largest_reduction = std::numeric_limits<int64_t>::max();
   }

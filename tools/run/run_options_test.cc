@@ -280,10 +280,19 @@ TEST(RunOptionsTest, WhatIsExecutedIsAWordOrANumber) {
   EXPECT_EQ(Accepted("--execute small").execute, 50'000'000);
   EXPECT_EQ(Accepted("--execute 1000").execute, 1000);
   EXPECT_EQ(Accepted("--execute all").execute, std::nullopt);
+  EXPECT_FALSE(Accepted("--execute all").execute_on_gpu);
+  const SessionOptions on_gpu = Accepted("--execute gpu --execute-memory 2 --execute-command c");
+  EXPECT_TRUE(on_gpu.execute_on_gpu);
+  EXPECT_EQ(on_gpu.execute, 50'000'000);  // of what the GPU cannot
+  EXPECT_EQ(on_gpu.executor_memory, uint64_t{2} << 30);
+  EXPECT_EQ(on_gpu.executor, "c");
+  EXPECT_EQ(on_gpu.largest_reduction, std::numeric_limits<int64_t>::max());
+  ExpectRefused("--execute all --execute-memory 2", "is for --execute gpu");
   EXPECT_EQ(Accepted("--execute all").largest_reduction, std::numeric_limits<int64_t>::max());
   EXPECT_EQ(Accepted("--execute all --nccl-reduce 4096").largest_reduction, 4096);
-  for (const char* what : {"gpu", "-1", "some", "1e6"}) {
-    ExpectRefused(absl::StrCat("--execute ", what), "is not 'off', 'small', 'all' or a number");
+  for (const char* what : {"card", "-1", "some", "1e6"}) {
+    ExpectRefused(absl::StrCat("--execute ", what),
+                  "is not 'off', 'small', 'all', 'gpu' or a number");
   }
   ExpectRefused("--host-time real --execute all", "--execute");
 }

@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "tools/executor/executor_client.h"
 #include "tools/run/launcher_rank.h"
 #include "tools/run/session_report.h"
 #include "trap/launch/guardian.h"
@@ -55,7 +56,7 @@ std::string DescribeFailure(const RankEnd& end, const Job& job) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Session>> Session::Prepare(const SessionOptions& options,
-                                                          ProfilerClient* profiler) {
+                                                          const RealGpu& real) {
   const CommandLimits limits = RaiseLimits();
   if (limits.file_size.rlim_max < kLongestFile) {
     return absl::FailedPreconditionError(
@@ -71,19 +72,19 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Prepare(const SessionOptions& 
                              .shared_memory = plan->share_memory,
                              .virtual_hosts = plan->job.has_value()});
   if (!filter.ok()) return filter.status();
-  auto outputs = RunOutputs::Open(options, *plan, profiler);
+  auto outputs = RunOutputs::Open(options, *plan, real.profiler);
   if (!outputs.ok()) return outputs.status();
   std::unique_ptr<Session> session(
-      new Session(options, profiler, *std::move(plan), *std::move(outputs), *std::move(filter)));
+      new Session(options, real, *std::move(plan), *std::move(outputs), *std::move(filter)));
   session->limits_ = limits;
   if (auto status = session->PrepareParts(); !status.ok()) return status;
   return session;
 }
 
-Session::Session(const SessionOptions& options, ProfilerClient* profiler, RunPlan plan,
+Session::Session(const SessionOptions& options, const RealGpu& real, RunPlan plan,
                  RunOutputs outputs, std::vector<sock_filter> filter)
     : options_(options),
-      profiler_(profiler),
+      real_(real),
       plan_(std::move(plan)),
       outputs_(std::move(outputs)),
       filter_(std::move(filter)),
@@ -128,6 +129,7 @@ absl::Status Session::PrepareParts() {
       {.session = &options_,
        .plan = &plan_,
        .outputs = &outputs_,
+       .executor = real_.executor,
        .now = [this](pid_t process) { return clocks().NowOf(process); },
        .nccl_failed = [this](const std::string& what) { NcclFailed(what); }});
   if (!cluster.ok()) return cluster.status();
@@ -279,7 +281,7 @@ int Session::Report() {
                  .supervisor = supervisor_.get(),
                  .sharing = sharing_.get(),
                  .memory = &memory_,
-                 .profiler = profiler_})
+                 .profiler = real_.profiler})
       .WriteAll();
   if (!nccl_failure_.empty()) return kNcclFailed;
   if (const uint64_t differences = cluster_->pages().differences(); differences > 0) {
@@ -326,8 +328,8 @@ void Session::NcclFailed(const std::string& what) {
 namespace {
 
 // In the supervisor's process.
-int Supervise(const SessionOptions& options, ProfilerClient* profiler, int signals) {
-  auto session = Session::Prepare(options, profiler);
+int Supervise(const SessionOptions& options, const Session::RealGpu& real, int signals) {
+  auto session = Session::Prepare(options, real);
   if (!session.ok()) return Fail(session.status());
   if (options.dry_run) {
     std::fputs((*session)->plan().Describe(options).c_str(), stdout);
@@ -358,7 +360,12 @@ int RunSession(const SessionOptions& options) {
   SetLogLevel(options.verbose ? LogLevel::kInfo : LogLevel::kWarning);
   const auto profiler = StartWantedProfiler(options);
   if (!profiler.ok()) return Fail(profiler.status());
-  return RunGuarded([&](int signals) { return Supervise(options, profiler->get(), signals); });
+  absl::StatusOr<std::unique_ptr<ExecutorClient>> executor = nullptr;
+  if (options.execute_on_gpu && !options.dry_run)
+    executor = ExecutorClient::Start(options.executor);
+  if (!executor.ok()) return Fail(executor.status());
+  const Session::RealGpu real = {profiler->get(), executor->get()};
+  return RunGuarded([&](int signals) { return Supervise(options, real, signals); });
 }
 
 }  // namespace phantora

@@ -19,6 +19,7 @@
 #include "tools/run/session_options.h"
 #include "tools/run/stall_watch.h"
 #include "tools/run/status_line.h"
+#include "trap/gpu/real/remote_gpu.h"
 #include "trap/launch/device_wall.h"
 #include "trap/launch/launcher.h"
 #include "trap/linux/children.h"
@@ -35,9 +36,14 @@ namespace phantora {
 // supervisor's process.
 class Session {
  public:
-  // `profiler` may be nullptr. Errors: something that the options ask for cannot be had.
+  // Who has the real GPU of this machine for a run; nullptr: nobody is wanted.
+  struct RealGpu {
+    ProfilerClient* profiler = nullptr;
+    RemoteGpu* executor = nullptr;
+  };
+  // Errors: something that the options ask for cannot be had.
   static absl::StatusOr<std::unique_ptr<Session>> Prepare(const SessionOptions& options,
-                                                          ProfilerClient* profiler);
+                                                          const RealGpu& real);
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -52,7 +58,7 @@ class Session {
   int Report();
 
  private:
-  Session(const SessionOptions& options, ProfilerClient* profiler, RunPlan plan, RunOutputs outputs,
+  Session(const SessionOptions& options, const RealGpu& real, RunPlan plan, RunOutputs outputs,
           std::vector<sock_filter> filter);
 
   absl::Status PrepareParts();
@@ -69,7 +75,7 @@ class Session {
   const ProcessClocks& clocks() const { return supervisor_->time()->clocks(); }
 
   const SessionOptions options_;
-  ProfilerClient* const profiler_;
+  const RealGpu real_;
   const RunPlan plan_;
   RunOutputs outputs_;
   const std::vector<sock_filter> filter_;

@@ -34,6 +34,10 @@ struct SessionOptions {
   // Thread instructions of the most expensive kernel that is executed; 0: none is, nullopt: all
   // are.
   std::optional<int64_t> execute = kSmallExecution;
+  // What a real GPU can it executes; `execute` is about the rest.
+  bool execute_on_gpu = false;
+  std::string executor;          // the command that does so; empty for phantora-profile
+  uint64_t executor_memory = 0;  // bytes of that GPU's memory; 0: most of what is free
   Skipped skipped = Skipped::kZeros;
   int64_t largest_reduction = 1 << 20;  // bytes; of larger ones NCCL's result is rank 0's share
   bool reduces_what_is_real = true;     // whatever its size, where all of it was computed

@@ -177,6 +177,17 @@ std::string SessionReport::ExecutedKernels() const {
   std::string text =
       absl::StrFormat("%d kernels were executed (%.3g instructions of threads)", counters.executed,
                       static_cast<double>(counters.thread_instructions));
+  if (const RealExecution* real = execution->real()) {
+    const RealMemory::Counters& memory = real->memory();
+    absl::StrAppendFormat(&text,
+                          ", %d of them by the %s here (%d MiB of its memory at most; %.1f GB went "
+                          "there, %.1f GB came back, "
+                          "%d times 2 MiB had to make room)",
+                          counters.by_gpu, real->gpu_name(),
+                          memory.most_pieces * (RemoteSpace::kPiece >> 20),
+                          static_cast<double>(memory.put) * 1e-9,
+                          static_cast<double>(memory.got) * 1e-9, memory.evicted);
+  }
   if (counters.skipped() == 0) return text;
   absl::StrAppend(&text, ", ", counters.skipped(), " were not:");
   const std::pair<uint64_t, const char*> reasons[] = {
@@ -240,6 +251,10 @@ void SessionReport::TellSummary() {
       for (const std::string& line :
            execution->Refusals(options.verbose ? kManyKernels : kFewRefusals)) {
         LogWarning(absl::StrCat("not executed: ", line));
+      }
+      for (const std::string& line :
+           execution->NotByGpu(options.verbose ? kManyKernels : kFewRefusals)) {
+        LogWarning(absl::StrCat("not by the GPU here: ", line));
       }
     }
   }

@@ -3,6 +3,7 @@
 #include <cpuid.h>
 
 #include <algorithm>
+#include <array>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
@@ -19,6 +20,8 @@ constexpr size_t kMostPlaces = 16;
 constexpr size_t kMostExtended = 16;
 constexpr size_t kMostShapes = 1 << 16;
 constexpr size_t kMostRefusals = 1 << 12;
+// The bank of __constant__ variables.
+constexpr size_t kUserConstants = 3;
 constexpr uint64_t kMostLinesLookedAt = 256, kMostBytesLookedAt = uint64_t{64} << 20;
 
 WarpError WarpErrorOf(const sass::Stop& stop, const sass::Program& program, uint64_t code) {
@@ -107,6 +110,9 @@ Progress KernelExecution::Run(ExecutionContext& context, const NamedLaunch& want
       process.skipped > 0 ? budget_.skipping_per_launch : budget_.per_launch_on_average;
   process.try_credit += budget_.try_per_launch;
   context.budget -= kLaunchCost;
+  if (real_ != nullptr && !was_interrupted_) {
+    if (const auto progress = RunByGpu(context, process, wanted)) return *progress;
+  }
 
   if (was_interrupted_) {
     Skip(context, process, counters_.refused, wanted, "the run was to end");
@@ -153,6 +159,45 @@ Progress KernelExecution::Run(ExecutionContext& context, const NamedLaunch& want
     process.credit -= std::min(process.credit, instructions);
   }
   return Finish(context, wanted, process, *program, outcome, launch.keeps_trapped);
+}
+
+std::optional<Progress> KernelExecution::RunByGpu(ExecutionContext& context, Process& process,
+                                                  const NamedLaunch& launch) {
+  const Qmd& qmd = launch.qmd;
+  const auto triple = [](const Qmd::Dims& dims) {
+    return std::array<uint32_t, 3>{dims.x, dims.y, dims.z};
+  };
+  RealLaunch wanted = {.launch = {.image = launch.image,
+                                  .symbol = launch.symbol,
+                                  .grid = triple(qmd.grid),
+                                  .block = triple(qmd.block),
+                                  .cluster = triple(qmd.cluster),
+                                  .shared_bytes = qmd.shared_bytes,
+                                  .cooperative = launch.together,
+                                  .parameters = {}},
+                       .own_addresses = {qmd.program, qmd.constants[0].address}};
+  if (launch.parameter_bytes > 0) wanted.launch.parameters = reader_.Parameters(context, launch);
+  if (const Qmd::ConstantBuffer& bank = qmd.constants[kUserConstants]; bank.valid) {
+    wanted.constants = bank.address;
+    wanted.constants_bytes = bank.bytes;
+  }
+  const absl::Status status = real_->Run(context.memory(), wanted);
+  if (status.ok()) {
+    ++counters_.executed;
+    ++counters_.by_gpu;
+    ++process.executed;
+    return Progress::kDone;
+  }
+  if (absl::IsUnavailable(status)) {
+    LogWarning(absl::StrCat(
+        "process ", context.process, ": kernel ", launch.title,
+        " ends its context, as the real GPU's has failed: ", std::string(status.message())));
+    return context.Fail(kGrException, qmd.program, "a kernel failed on the real GPU");
+  }
+  if (not_by_gpu_.size() < kMostRefusals) {
+    ++not_by_gpu_[{launch.title, std::string(status.message())}];
+  }
+  return std::nullopt;
 }
 
 sass::Outcome KernelExecution::Execute(ExecutionContext& context, Process& process,
@@ -267,6 +312,8 @@ void KernelExecution::Count(Process& process, uint64_t& counter, const std::stri
                             const std::string& why) {
   ++counter;
   any_skipped_ = true;
+  // What was made from what is tainted is not known of what the real GPU executes.
+  if (real_ != nullptr) ++process.unknown;
   const bool is_first = process.skipped++ == 0;
   if (is_first && budget_.per_launch_on_average != 0) {
     process.credit = std::min(process.credit, budget_.skipping_at_first);
@@ -336,9 +383,9 @@ void KernelExecution::NoteUnknown(Process& process, const std::string& title) {
   if (refusals_.size() < kMostRefusals) ++refusals_[{title, "nobody knows what it writes"}];
 }
 
-std::vector<std::string> KernelExecution::Refusals(size_t most) const {
+std::vector<std::string> KernelExecution::LinesOf(const Reasons& reasons, size_t most) {
   std::vector<std::pair<uint64_t, std::string>> lines;
-  for (const auto& [which, count] : refusals_) {
+  for (const auto& [which, count] : reasons) {
     lines.emplace_back(count, absl::StrCat(count, " x ", which.first, ": ", which.second));
   }
   std::stable_sort(lines.begin(), lines.end(),

@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,6 +19,7 @@
 #include "trap/gpu/front/launch_reader.h"
 #include "trap/gpu/front/output_finder.h"
 #include "trap/gpu/front/skipped_outputs.h"
+#include "trap/gpu/real/real_execution.h"
 #include "trap/gpu/sass/execute.h"
 
 namespace phantora {
@@ -62,6 +64,10 @@ class KernelExecution {
   KernelExecution(int architecture, Budget budget, Skipped skipped,
                   std::shared_ptr<PageStore> store, std::function<bool()> is_ending);
 
+  // From now on a real GPU executes what it can; the processor does the rest, within its budget.
+  void UseGpu(std::unique_ptr<RealExecution> real) { real_ = std::move(real); }
+  const RealExecution* real() const { return real_.get(); }
+
   // Does this processor have what it takes?
   static bool IsPossible();
 
@@ -84,6 +90,7 @@ class KernelExecution {
 
   struct Counters {
     uint64_t executed = 0, thread_instructions = 0;
+    uint64_t by_gpu = 0;       // executed by the real one
     uint64_t too_long = 0;     // over the budget of a launch
     uint64_t over_budget = 0;  // over that of the process
     uint64_t refused = 0;      // not understood, or of a kind that is not executed
@@ -95,11 +102,16 @@ class KernelExecution {
     uint64_t skipped() const { return too_long + over_budget + refused + failed; }
   };
   const Counters& counters() const { return counters_; }
+  // Kernels that the real GPU did not execute, by how many launches that were, with the reasons.
+  std::vector<std::string> NotByGpu(size_t most) const { return LinesOf(not_by_gpu_, most); }
   // Kernels that were refused, and of each process the first that was skipped, with the first
   // reason for each and how many launches that were, the most frequent first.
-  std::vector<std::string> Refusals(size_t most) const;
+  std::vector<std::string> Refusals(size_t most) const { return LinesOf(refusals_, most); }
 
  private:
+  using Reasons = std::map<std::pair<std::string, std::string>, uint64_t>;  // of kernels
+  static std::vector<std::string> LinesOf(const Reasons& reasons, size_t most);
+
   struct Process {
     uint64_t credit = 0, try_credit = 0;
     uint64_t executed = 0, skipped = 0;
@@ -127,6 +139,9 @@ class KernelExecution {
   };
 
   Process& ProcessOf(pid_t process);
+  // nullopt: not by the real GPU.
+  std::optional<Progress> RunByGpu(ExecutionContext& context, Process& process,
+                                   const NamedLaunch& launch);
   // How many thread instructions it may take.
   uint64_t MostOf(const Process& process, sass::Tracking tracking) const;
   // By what is known before it begins.
@@ -164,7 +179,8 @@ class KernelExecution {
   SkippedOutputs skipped_;
   bool any_skipped_ = false;  // in the whole run
   absl::flat_hash_map<Shape, Meeting> meetings_;
-  std::map<std::pair<std::string, std::string>, uint64_t> refusals_;
+  Reasons refusals_, not_by_gpu_;
+  std::unique_ptr<RealExecution> real_;
   Counters counters_;
 };
 

@@ -115,7 +115,9 @@ Progress QmdQueue::Execute(ExecutionContext& context, const Running& running) {
                   .together = cooperative,
                   .title = known.title,
                   .rule = &known.rule,
-                  .parameter_bytes = known.parameter_bytes});
+                  .parameter_bytes = known.parameter_bytes,
+                  .symbol = &known.symbol,
+                  .image = known.image.get()});
   }
   CarryOutSmall(context, running);
   return Progress::kDone;

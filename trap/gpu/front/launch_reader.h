@@ -15,6 +15,8 @@
 
 namespace phantora {
 
+class KernelImage;
+
 struct NamedLaunch {
   const Qmd& qmd;
   // Where generic addresses of shared and local memory begin.
@@ -25,6 +27,9 @@ struct NamedLaunch {
   const std::string& title;
   const WorkRule* rule = nullptr;  // what it does, if anybody knows
   uint32_t parameter_bytes = 0;    // 0: nobody knows
+  // Its mangled name, and the cubin that it was loaded from; nullptr: nobody knows.
+  const std::string* symbol = nullptr;
+  const KernelImage* image = nullptr;
 
   WorkFamily family() const { return rule == nullptr ? WorkFamily::kUnknown : rule->family(); }
   // By its rule, if there is one.

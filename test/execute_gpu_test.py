@@ -1,0 +1,60 @@
+#!/usr/bin/env python3
+"""--execute gpu: one GPU computes for several ranks. Here an emulated one that computes stands for it.
+
+usage: execute_gpu_test.py PHANTORA_RUN PHANTORA_PROFILE TRAIN_ON_GPU_PY
+"""
+
+import os
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+import unittest
+
+PHANTORA_RUN, PHANTORA_PROFILE, TRAIN = map(os.path.abspath, sys.argv[1:4])
+PYTHON = (pathlib.Path(os.environ.get("PHANTORA_CACHE") or pathlib.Path.home() / ".cache/phantora")
+          / "venv/bin/python")
+RANKS, STEPS = 2, 3
+REAL = shlex.join([PHANTORA_RUN, "--no-status", "--host-time", "fixed", "--execute", "all", "--", PHANTORA_PROFILE,
+                   "execute"])
+
+
+def run(command):
+    result = subprocess.run(list(map(str, command)), text=True, capture_output=True, timeout=900, check=False)
+    return result.returncode, result.stdout, result.stderr
+
+
+def losses(text):
+    return [float(loss) for loss in re.findall(r"^(?:\[rank 0\] )?step \d+ loss ([\d.]+)$", text, re.MULTILINE)]
+
+
+class ExecuteGpuTest(unittest.TestCase):
+    def train(self, *options):
+        status, out, err = run([PHANTORA_RUN, "--no-status", "--host-time", "fixed", "--cluster", "dgx-h100:1",
+                                "--ranks-per-host", RANKS, "--execute", "gpu", "--execute-command", REAL, *options,
+                                "--", PYTHON, TRAIN, "--steps", STEPS])
+        self.assertEqual(status, 0, out + err)
+        by_gpu = re.search(r"(\d+) kernels were executed .*?, (\d+) of them by the NVIDIA H100 .*? here \((\d+) MiB", err)
+        self.assertTrue(by_gpu, err)
+        self.assertNotIn("were not:", err)
+        self.assertNotIn("mean nothing", err)
+        return losses(out), *map(int, by_gpu.groups()), err
+
+    def test_losses_of_ranks_are_those_of_the_processor(self):
+        expected = losses(run([PYTHON, TRAIN, "--cpu", RANKS, "--steps", STEPS])[1])
+        self.assertEqual(len(expected), STEPS)
+        found, executed, by_gpu, _, err = self.train()
+        for ours, theirs in zip(found, expected, strict=True):
+            self.assertAlmostEqual(ours, theirs, delta=1e-5 * theirs)
+        self.assertGreater(by_gpu, 0.9 * executed, err)
+
+    def test_who_cannot_have_a_gpu_is_told(self):
+        status, out, err = run([PHANTORA_RUN, "--no-status", "--execute", "gpu", "--execute-command",
+                                f"{PHANTORA_PROFILE} execute", "--", "true"])
+        self.assertNotEqual(status, 0, out + err)
+        self.assertIn("--execute gpu: ", err)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])

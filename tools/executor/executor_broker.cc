@@ -1,0 +1,71 @@
+#include "tools/executor/executor_broker.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <iostream>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "tools/executor/messages.h"
+#include "tools/executor/transport.h"
+#include "trap/linux/unique_fd.h"
+
+extern char** environ;
+
+namespace phantora {
+namespace {
+
+absl::Status StartOne(int most_seconds) {
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
+    return absl::InternalError(absl::StrCat("socketpair: ", strerror(errno)));
+  }
+  const UniqueFd ours(ends[0]), theirs(ends[1]);
+  const UniqueFd memory(memfd_create("phantora-executor", MFD_CLOEXEC));
+  if (!memory.valid() || ftruncate(memory.get(), executor::kSharedBytes) != 0) {
+    return absl::InternalError(absl::StrCat("memfd: ", strerror(errno)));
+  }
+  // Out of the way of the two that it is to have.
+  const UniqueFd high(fcntl(theirs.get(), F_DUPFD_CLOEXEC, 10));
+  const UniqueFd high_memory(fcntl(memory.get(), F_DUPFD_CLOEXEC, 10));
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, high.get(), executor::kSocketFd);
+  posix_spawn_file_actions_adddup2(&actions, high_memory.get(), executor::kMemoryFd);
+  // Standard output is the run's.
+  posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
+  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  const std::string seconds = absl::StrCat(most_seconds);
+  char program[] = "/proc/self/exe", verb[] = "execute-worker", option[] = "--most-seconds";
+  char* const arguments[] = {program, verb, option, const_cast<char*>(seconds.c_str()), nullptr};
+  pid_t process = 0;
+  const int error = posix_spawn(&process, program, &actions, nullptr, arguments, environ);
+  posix_spawn_file_actions_destroy(&actions);
+  if (error != 0) return absl::InternalError(absl::StrCat("posix_spawn: ", strerror(error)));
+  return executor::SendDescriptors(STDOUT_FILENO, "space\n", ours.get(), memory.get());
+}
+
+}  // namespace
+
+int RunExecutorBroker(int most_seconds) {
+  signal(SIGCHLD, SIG_IGN);  // nobody asks how they ended
+  for (std::string line; std::getline(std::cin, line);) {
+    if (const auto status = StartOne(most_seconds); !status.ok()) {
+      if (!executor::SendDescriptors(STDOUT_FILENO, absl::StrCat(status.message(), "\n"), -1, -1)
+               .ok()) {
+        return 1;
+      }
+    }
+  }
+  return 0;
+}
+
+}  // namespace phantora

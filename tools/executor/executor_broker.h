@@ -1,0 +1,15 @@
+// Starts a process with the real GPU for each address space of a run.
+#ifndef PHANTORA_TOOLS_EXECUTOR_EXECUTOR_BROKER_H_
+#define PHANTORA_TOOLS_EXECUTOR_EXECUTOR_BROKER_H_
+
+namespace phantora {
+
+// Reads lines from standard input, each of which asks for one, and writes a line with two
+// descriptors (messages.h) to standard output, which must be a socket; or one with none that says
+// why not. When there are no more lines, it ends; its processes do when nobody has their other end.
+// Returns the exit status.
+int RunExecutorBroker(int most_seconds);
+
+}  // namespace phantora
+
+#endif  // PHANTORA_TOOLS_EXECUTOR_EXECUTOR_BROKER_H_

@@ -1,0 +1,531 @@
+#include "trap/gpu/real/real_memory.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "trap/log.h"
+
+namespace phantora {
+namespace {
+
+// What the host has written is looked through for addresses of memory that is not there yet, if it
+// is so little: tables of pointers are.
+constexpr uint64_t kMostSearched = 1 << 20;
+// A copy or fill of less is done here.
+constexpr uint64_t kWorthIt = 4096;
+
+}  // namespace
+
+class RealMemory::Space : public SpaceElsewhere {
+ public:
+  Space(RealMemory* owner, AddressSpace* memory, std::unique_ptr<RemoteSpace> remote)
+      : owner_(owner), memory_(memory), remote_(std::move(remote)) {}
+
+  bool Copy(uint64_t destination, uint64_t source, uint64_t length) override;
+  bool Fill(uint64_t address, uint64_t length, const std::vector<uint8_t>& pattern,
+            uint64_t phase) override;
+  void Unmap(uint64_t address, uint64_t length) override;
+  void Ending() override { ending_ = true; }
+  void Ended() override {
+    const auto self = owner_->spaces_.find(memory_);  // holds this
+    auto kept = std::move(self->second);
+    owner_->spaces_.erase(self);
+    while (!units_.empty()) owner_->Remove(*units_.begin()->second, true);
+  }
+
+ private:
+  friend class RealMemory;
+
+  RealMemory* const owner_;
+  AddressSpace* const memory_;
+  std::unique_ptr<RemoteSpace> remote_;
+  absl::Status status_;
+  bool ending_ = false;
+  uint64_t last_launch_ = 0;
+  std::map<uint64_t, std::unique_ptr<Unit>> units_;  // by address
+  struct Piece {
+    int units = 0;
+    bool zeros = true;  // nothing has been in it
+  };
+  std::map<uint64_t, Piece> pieces_;         // by address; that are there
+  std::vector<Unit*> fresh_;                 // of which some pages are here
+  std::map<uint64_t, uint64_t> away_;        // begin to end: they had to make room
+  std::map<DeviceMemory*, bool> kept_here_;  // are the driver's own
+};
+
+RealMemory::RealMemory(RemoteGpu* gpu, uint64_t most) : gpu_(gpu), most_pieces_(most / kPiece) {}
+
+RealMemory::~RealMemory() {
+  for (auto& [memory, space] : spaces_) memory->set_elsewhere(nullptr);
+  for (auto& [memory, units] : units_) memory->set_elsewhere(nullptr);
+}
+
+absl::StatusOr<RealMemory::Space*> RealMemory::SpaceOf(AddressSpace& memory) {
+  if (memory.elsewhere() != nullptr) return static_cast<Space*>(memory.elsewhere());
+  auto remote = gpu_->NewSpace();
+  if (!remote.ok()) return remote.status();
+  auto space = std::make_unique<Space>(this, &memory, *std::move(remote));
+  Space* const result = space.get();
+  memory.set_elsewhere(result);
+  spaces_[&memory] = std::move(space);
+  return result;
+}
+
+RemoteSpace& RealMemory::remote(Space& space) { return *space.remote_; }
+absl::Status RealMemory::StatusOf(const Space& space) const { return space.status_; }
+
+void RealMemory::KeepFromGpu(Space& space, uint64_t address) {
+  const auto piece = space.memory_->Find(address);
+  if (!piece) return;
+  DeviceMemory* const memory = piece->memory->AsDevice();
+  if (memory != nullptr && !space.kept_here_.contains(memory)) KeepHere(space, *memory);
+}
+
+void RealMemory::KeepHere(Space& space, DeviceMemory& memory) {
+  space.kept_here_[&memory] = true;
+  memory.set_elsewhere(this);  // so that its end is told
+  Units& units = units_[&memory];
+  while (!units.empty()) Remove(*units.begin()->second, true);
+}
+
+void RealMemory::Lose(Space& space, const absl::Status& status) {
+  if (!space.status_.ok()) return;
+  space.status_ = status;
+  LogError(absl::StrCat("the GPU that executes kernels is lost for one of the ranks' contexts: ",
+                        std::string(status.message())));
+}
+
+// Units.
+
+template <typename Each>
+void RealMemory::ForEach(DeviceMemory& memory, uint64_t offset, uint64_t length, const Each& each) {
+  const auto units = units_.find(&memory);
+  if (units == units_.end() || length == 0) return;
+  auto at = units->second.upper_bound(offset);
+  if (at != units->second.begin()) --at;
+  for (; at != units->second.end() && at->first < offset + length; ++at) {
+    Unit& unit = *at->second;
+    if (unit.end() <= offset) continue;
+    const uint64_t begin = std::max(offset, unit.offset),
+                   end = std::min(offset + length, unit.end());
+    const size_t first = (begin - unit.offset) / kPage;
+    each(unit, first, (end - unit.offset + kPage - 1) / kPage - first);
+  }
+}
+
+void RealMemory::MarkFresh(Unit& unit) {
+  if (unit.is_fresh) return;
+  unit.is_fresh = true;
+  unit.space->fresh_.push_back(&unit);
+}
+
+void RealMemory::Get(Unit& unit, size_t first, size_t pages) {
+  Space& space = *unit.space;
+  for (size_t page = first; page < first + pages;) {
+    if (unit.here[page]) {
+      ++page;
+      continue;
+    }
+    size_t end = page + 1;
+    while (end < first + pages && !unit.here[end]) ++end;
+    const uint64_t bytes = (end - page) * kPage;
+    if (space.status_.ok()) {
+      const auto got = space.remote_->Get(unit.address + page * kPage, bytes);
+      if (!got.ok()) {
+        Lose(space, got.status());
+      } else {
+        counters_.got += bytes;
+        if (!unit.memory->WriteHere(unit.offset + page * kPage, got->data(), bytes)) {
+          Lose(space, absl::ResourceExhaustedError("the host has no memory left for its results"));
+        }
+      }
+    }
+    for (; page < end; ++page) unit.here.set(page);
+  }
+  MarkFresh(unit);
+}
+
+void RealMemory::Remove(Unit& unit, bool keep) {
+  Space& space = *unit.space;
+  if (keep) Get(unit, 0, unit.length / kPage);
+  if (unit.is_fresh) std::erase(space.fresh_, &unit);
+  const auto units = units_.find(unit.memory);
+  if (units != units_.end()) units->second.erase(unit.offset);
+  const uint64_t piece = unit.address / kPiece * kPiece;
+  const auto of = space.pieces_.find(piece);
+  if (of != space.pieces_.end()) of->second.zeros = false;
+  if (of != space.pieces_.end() && --of->second.units == 0) {
+    space.pieces_.erase(of);
+    --counters_.pieces;
+    if (space.status_.ok() && !space.ending_) {
+      if (auto status = space.remote_->Unmap(piece, 1); !status.ok()) Lose(space, status);
+    }
+  }
+  space.units_.erase(unit.address);
+}
+
+void RealMemory::GiveUpPiece(Space& space, uint64_t piece) {
+  for (;;) {
+    auto at = space.units_.lower_bound(piece);
+    if (at == space.units_.end() || at->first >= piece + kPiece) return;
+    if (at->second->attached) {
+      uint64_t& end = space.away_[at->second->address];
+      end = std::max(end, at->second->address + at->second->length);
+    }
+    Remove(*at->second, true);
+  }
+}
+
+// What is to be there.
+
+absl::Status RealMemory::MakeRoom(Space& space) {
+  while (counters_.pieces >= most_pieces_) {
+    Space* oldest = nullptr;
+    for (auto& [memory, other] : spaces_) {
+      if (other.get() == &space || other->pieces_.empty()) continue;
+      if (oldest == nullptr || other->last_launch_ < oldest->last_launch_) oldest = other.get();
+    }
+    if (oldest == nullptr) {
+      return absl::ResourceExhaustedError(absl::StrFormat(
+          "the memory of its context does not fit into %d MiB of the GPU that executes kernels",
+          most_pieces_ * (kPiece >> 20)));
+    }
+    ++counters_.evicted;
+    GiveUpPiece(*oldest, oldest->pieces_.begin()->first);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RealMemory::AddUnit(Space& space, DeviceMemory& memory, uint64_t address,
+                                 uint64_t offset, uint64_t length) {
+  const uint64_t piece = address / kPiece * kPiece;
+  // What was mapped there before, and whoever else has this memory.
+  for (;;) {
+    auto old = space.units_.upper_bound(address);
+    if (old != space.units_.begin() &&
+        std::prev(old)->first + std::prev(old)->second->length > address) {
+      --old;
+    }
+    if (old == space.units_.end() || old->first >= address + length) break;
+    Remove(*old->second, true);
+  }
+  std::vector<Unit*> others;
+  ForEach(memory, offset, length, [&](Unit& unit, size_t, size_t) { others.push_back(&unit); });
+  for (Unit* const unit : others) Remove(*unit, true);
+
+  if (!space.pieces_.contains(piece)) {
+    if (auto status = MakeRoom(space); !status.ok()) return status;
+    if (auto status = space.remote_->Map(piece, 1); absl::IsOutOfRange(status)) {
+      // It looked like an address, or this memory is the driver's here, too.
+      KeepHere(space, memory);
+      return absl::OkStatus();
+    } else if (!status.ok()) {
+      return status;
+    }
+    ++counters_.pieces;
+    counters_.most_pieces = std::max(counters_.most_pieces, counters_.pieces);
+    space.pieces_[piece];
+  }
+  Space::Piece& in = space.pieces_[piece];
+  ++in.units;
+  auto unit = std::make_unique<Unit>();
+  *unit = {.space = &space,
+           .memory = &memory,
+           .address = address,
+           .offset = offset,
+           .length = length,
+           .here = {},
+           .there = {}};
+  for (size_t page = 0; page < length / kPage;) {
+    const auto run = memory.RunHere(offset + page * kPage, length - page * kPage);
+    for (const size_t end = page + run.length / kPage; page < end; ++page) {
+      unit->here.set(page);
+      if (run.empty && in.zeros) unit->there.set(page);
+    }
+  }
+  memory.set_elsewhere(this);
+  units_[&memory][offset] = unit.get();
+  MarkFresh(*unit);
+  space.units_[address] = std::move(unit);
+  return absl::OkStatus();
+}
+
+absl::Status RealMemory::AddMapping(Space& space, uint64_t address, uint64_t length) {
+  while (length > 0) {
+    const auto at = space.memory_->Find(address);
+    if (!at) return absl::OkStatus();
+    const uint64_t step = std::min({length, at->length, kPiece - address % kPiece});
+    DeviceMemory* const memory = at->memory->AsDevice();
+    const auto known = space.units_.find(address);
+    const bool is_there = known != space.units_.end() && known->second->attached &&
+                          known->second->memory == memory && known->second->length == step;
+    if (memory != nullptr && !is_there && !space.kept_here_.contains(memory) &&
+        address % kPage == 0 && at->offset % kPage == 0 && step % kPage == 0) {
+      if (auto status = AddUnit(space, *memory, address, at->offset, step); !status.ok()) {
+        return status;
+      }
+    }
+    address += step, length -= step;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RealMemory::Add(Space& space, uint64_t address) {
+  auto unit = space.units_.upper_bound(address);
+  if (unit != space.units_.begin()) {
+    --unit;
+    if (unit->second->attached && address - unit->first < unit->second->length) {
+      return absl::OkStatus();
+    }
+  }
+  const auto at = space.memory_->Find(address);
+  if (!at) return absl::OkStatus();
+  DeviceMemory* const memory = at->memory->AsDevice();
+  if (memory == nullptr) {
+    return absl::FailedPreconditionError("it may use memory of the host");
+  }
+  if (space.kept_here_.contains(memory)) return absl::OkStatus();
+  // A tensor may lie in several mappings.
+  const auto can_be = [&](uint64_t where) {
+    const auto piece = space.memory_->Find(where);
+    if (!piece) return false;
+    DeviceMemory* const of = piece->memory->AsDevice();
+    return of != nullptr && !space.kept_here_.contains(of);
+  };
+  uint64_t begin = space.memory_->MappingAt(address)->first;
+  while (begin > 0 && can_be(begin - 1)) begin = space.memory_->MappingAt(begin - 1)->first;
+  uint64_t end = address;
+  while (can_be(end)) {
+    const auto mapping = space.memory_->MappingAt(end);
+    end = mapping->first + mapping->second;
+  }
+  return AddMapping(space, begin, end - begin);
+}
+
+absl::Status RealMemory::PutFresh(Space& space, Unit& unit, std::vector<uint64_t>& found) {
+  const size_t pages = unit.length / kPage;
+  const Pages wanted = unit.here & ~unit.there;
+  const uint64_t bytes_wanted = wanted.count() * kPage;
+  for (size_t page = 0; page < pages && wanted.any();) {
+    if (!wanted[page]) {
+      ++page;
+      continue;
+    }
+    size_t end = page + 1;
+    while (end < pages && wanted[end]) ++end;
+    const uint64_t bytes = (end - page) * kPage;
+    auto status = space.remote_->Put(unit.address + page * kPage, bytes, [&](uint8_t* to) {
+      unit.memory->ReadHere(unit.offset + page * kPage, to, bytes);
+      if (bytes_wanted > kMostSearched) return;
+      for (uint64_t at = 0; at < bytes; at += sizeof(uint64_t)) {
+        uint64_t word;
+        std::memcpy(&word, to + at, sizeof word);
+        if (word >> 47 == 0 && word >> 32 != 0) found.push_back(word);
+      }
+    });
+    if (!status.ok()) return status;
+    counters_.put += bytes;
+    page = end;
+  }
+  unit.there |= unit.here;
+  return absl::OkStatus();
+}
+
+absl::Status RealMemory::Prepare(Space& space, absl::Span<const uint64_t> addresses) {
+  if (!space.status_.ok()) return absl::UnavailableError(space.status_.message());
+  space.last_launch_ = ++launches_;
+  const auto away = std::exchange(space.away_, {});
+  for (const auto& [begin, end] : away) {
+    if (auto status = AddMapping(space, begin, end - begin); !status.ok()) {
+      space.away_.insert(away.begin(), away.end());
+      return status;
+    }
+  }
+  std::vector<uint64_t> wanted(addresses.begin(), addresses.end());
+  bool given = true;
+  while (!wanted.empty()) {
+    for (const uint64_t address : wanted) {
+      auto status = Add(space, address);
+      // What looks like an address in a table may be a number.
+      if (!status.ok() && (given || !absl::IsFailedPrecondition(status))) return status;
+    }
+    given = false;
+    wanted.clear();
+    const std::vector<Unit*> fresh = space.fresh_;
+    for (Unit* const unit : fresh) {
+      if (!unit->attached) continue;
+      if (auto status = PutFresh(space, *unit, wanted); !status.ok()) {
+        Lose(space, status);
+        return absl::UnavailableError(status.message());
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+void RealMemory::Launched(Space& space) {
+  std::vector<Unit*> left;
+  for (Unit* const unit : space.fresh_) {
+    if (!unit->attached) {
+      left.push_back(unit);
+      continue;
+    }
+    for (size_t page = 0; page < unit->length / kPage;) {
+      size_t end = page + 1;
+      while (end < unit->length / kPage && unit->here[end] == unit->here[page]) ++end;
+      if (unit->here[page]) {
+        unit->memory->DropHere(unit->offset + page * kPage, (end - page) * kPage);
+      }
+      page = end;
+    }
+    unit->here.reset();
+    unit->is_fresh = false;
+  }
+  space.fresh_ = std::move(left);
+}
+
+// The host's accesses.
+
+void RealMemory::Bring(DeviceMemory& memory, uint64_t offset, uint64_t length) {
+  ForEach(memory, offset, length,
+          [this](Unit& unit, size_t first, size_t pages) { Get(unit, first, pages); });
+}
+
+void RealMemory::Take(DeviceMemory& memory, uint64_t offset, uint64_t length) {
+  ForEach(memory, offset, length, [&](Unit& unit, size_t first, size_t pages) {
+    // Of the first and the last page a part may be kept.
+    const auto keep = [&](size_t page) {
+      const uint64_t begin = unit.offset + page * kPage;
+      if (begin < offset || begin + kPage > offset + length) Get(unit, page, 1);
+    };
+    keep(first);
+    if (pages > 1) keep(first + pages - 1);
+    for (size_t page = first; page < first + pages; ++page) {
+      unit.here.set(page);
+      unit.there.reset(page);
+    }
+    MarkFresh(unit);
+  });
+}
+
+void RealMemory::Keep(DeviceMemory& memory) {
+  const auto units = units_.find(&memory);
+  if (units == units_.end()) return;
+  while (!units->second.empty()) Remove(*units->second.begin()->second, true);
+  for (auto& [space, of] : spaces_) of->kept_here_[&memory] = true;
+}
+
+void RealMemory::Forget(DeviceMemory& memory) {
+  const auto units = units_.find(&memory);
+  if (units != units_.end()) {
+    while (!units->second.empty()) Remove(*units->second.begin()->second, false);
+    units_.erase(&memory);
+  }
+  for (auto& [space, of] : spaces_) of->kept_here_.erase(&memory);
+}
+
+// What happens there.
+
+std::vector<RealMemory::Unit*> RealMemory::Covering(Space& space, uint64_t address,
+                                                    uint64_t length) {
+  std::vector<Unit*> units;
+  auto at = space.units_.upper_bound(address);
+  if (at == space.units_.begin()) return units;
+  --at;
+  for (uint64_t next = address; next < address + length; ++at) {
+    if (at == space.units_.end() || !at->second->attached || at->first > next ||
+        at->first + at->second->length <= next) {
+      return {};
+    }
+    units.push_back(at->second.get());
+    next = at->first + at->second->length;
+  }
+  return units;
+}
+
+bool RealMemory::WriteThere(Space& space, const std::vector<Unit*>& units, uint64_t address,
+                            uint64_t length) {
+  for (Unit* const unit : units) {
+    const uint64_t begin = std::max(address, unit->address);
+    const uint64_t end = std::min(address + length, unit->address + unit->length);
+    const size_t first = (begin - unit->address) / kPage;
+    const size_t last = (end - 1 - unit->address) / kPage;
+    for (size_t page = first; page <= last; ++page) {
+      const uint64_t at = unit->address + page * kPage;
+      const bool whole = at >= address && at + kPage <= address + length;
+      if (!whole && !unit->there[page]) {
+        auto status = space.remote_->Put(at, kPage, [&](uint8_t* to) {
+          unit->memory->ReadHere(unit->offset + page * kPage, to, kPage);
+        });
+        if (!status.ok()) {
+          Lose(space, status);
+          return false;
+        }
+        counters_.put += kPage;
+      }
+      unit->there.set(page);
+      if (!unit->here[page]) continue;
+      unit->here.reset(page);
+      unit->memory->DropHere(unit->offset + page * kPage, kPage);
+    }
+  }
+  return true;
+}
+
+bool RealMemory::Space::Copy(uint64_t destination, uint64_t source, uint64_t length) {
+  if (!status_.ok() || length < kWorthIt || destination + length < destination ||
+      source + length < source ||
+      (destination < source + length && source < destination + length)) {
+    return false;
+  }
+  const auto from = owner_->Covering(*this, source, length);
+  for (const Unit* const unit : from) {
+    const uint64_t begin = std::max(source, unit->address);
+    const uint64_t end = std::min(source + length, unit->address + unit->length);
+    for (uint64_t at = begin / kPage * kPage; at < end; at += kPage) {
+      if (!unit->there[(at - unit->address) / kPage]) return false;
+    }
+  }
+  const auto to = owner_->Covering(*this, destination, length);
+  if (from.empty() || to.empty() || !owner_->WriteThere(*this, to, destination, length)) {
+    return false;
+  }
+  if (auto status = remote_->Copy(destination, source, length); !status.ok()) {
+    owner_->Lose(*this, status);
+  }
+  return true;
+}
+
+bool RealMemory::Space::Fill(uint64_t address, uint64_t length, const std::vector<uint8_t>& pattern,
+                             uint64_t phase) {
+  const size_t bytes = pattern.size();
+  if (!status_.ok() || length < kWorthIt || address + length < address ||
+      (bytes != 1 && bytes != 2 && bytes != 4) || address % bytes != 0 || length % bytes != 0 ||
+      phase % bytes != 0) {
+    return false;
+  }
+  const auto to = owner_->Covering(*this, address, length);
+  if (to.empty() || !owner_->WriteThere(*this, to, address, length)) return false;
+  if (auto status = remote_->Fill(address, length, pattern); !status.ok()) {
+    owner_->Lose(*this, status);
+  }
+  return true;
+}
+
+void RealMemory::Space::Unmap(uint64_t address, uint64_t length) {
+  auto at = units_.upper_bound(address);
+  if (at != units_.begin()) --at;
+  for (; at != units_.end() && at->first < address + length; ++at) {
+    // What it held is wanted if its memory is used again.
+    if (at->first + at->second->length > address) at->second->attached = false;
+  }
+  for (const auto& [begin, end] : std::exchange(away_, {})) {
+    if (begin < std::min(end, address)) away_[begin] = std::min(end, address);
+    if (std::max(begin, address + length) < end) away_[std::max(begin, address + length)] = end;
+  }
+}
+
+}  // namespace phantora

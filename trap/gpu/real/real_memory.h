@@ -1,0 +1,122 @@
+// Which bytes of the emulated GPUs' memory are on the real one.
+#ifndef PHANTORA_TRAP_GPU_REAL_REAL_MEMORY_H_
+#define PHANTORA_TRAP_GPU_REAL_REAL_MEMORY_H_
+
+#include <bitset>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "trap/gpu/real/remote_gpu.h"
+#include "uvm_model/address_space.h"
+#include "uvm_model/device_memory.h"
+#include "uvm_model/elsewhere.h"
+
+namespace phantora {
+
+// Each address space is mirrored in one of the real GPU's, at its own addresses, in pieces of 2
+// MiB. A page (4 KiB) is here (in the emulated memory), there, or both, which then are equal. A
+// launch may write whatever is there: afterwards nothing of its space is here. Whoever reads a page
+// here brings it back, and whoever writes it here makes what is there old; the next launch of the
+// space puts that there again. Copies and fills between pages that are there happen there.
+//
+// A page is there in one space only: memory that several processes map moves between them. If not
+// all fits, pieces of the spaces whose last launch is the oldest come back, and return with that
+// space's next launch. Not thread-safe.
+class RealMemory : public Elsewhere {
+ public:
+  class Space;
+  // At most `most` bytes are there at a time. `gpu` must outlive this.
+  RealMemory(RemoteGpu* gpu, uint64_t most);
+  ~RealMemory() override;
+  RealMemory(const RealMemory&) = delete;
+  RealMemory& operator=(const RealMemory&) = delete;
+
+  // Makes one if there is none. Errors: the real GPU has no room for another, or is gone.
+  absl::StatusOr<Space*> SpaceOf(AddressSpace& memory);
+
+  // For a launch: all memory around these addresses is there, as it is here, and what was there
+  // before with it. Errors: FAILED_PRECONDITION: an address lies in memory that the host can
+  // write unseen; ALREADY_EXISTS, RESOURCE_EXHAUSTED: as RemoteSpace::Map; the launch
+  // can be done elsewhere. All others: the space is lost.
+  absl::Status Prepare(Space& space, absl::Span<const uint64_t> addresses);
+  // It was begun: what is there may have changed.
+  void Launched(Space& space);
+  RemoteSpace& remote(Space& space);
+  // It holds what the driver has for itself, which no kernel reads or writes.
+  void KeepFromGpu(Space& space, uint64_t address);
+
+  // What went wrong with a space, if anything did; bytes of it that were there are zeros then.
+  absl::Status StatusOf(const Space& space) const;
+
+  struct Counters {
+    uint64_t put = 0, got = 0;             // bytes
+    uint64_t pieces = 0, most_pieces = 0;  // that are there; the most at any time
+    uint64_t evicted = 0;                  // pieces that had to make room
+  };
+  const Counters& counters() const { return counters_; }
+
+  void Bring(DeviceMemory& memory, uint64_t offset, uint64_t length) override;
+  void Take(DeviceMemory& memory, uint64_t offset, uint64_t length) override;
+  void Keep(DeviceMemory& memory) override;
+  void Forget(DeviceMemory& memory) override;
+
+ private:
+  static constexpr uint64_t kPiece = RemoteSpace::kPiece;
+  static constexpr uint64_t kPage = 4096;
+  static constexpr size_t kPages = kPiece / kPage;
+  using Pages = std::bitset<kPages>;
+
+  // A part of a mapping that lies in one piece.
+  struct Unit {
+    Space* space;
+    DeviceMemory* memory;
+    uint64_t address, offset, length;  // offset: in the memory
+    Pages here, there;                 // by page from its beginning; each is in one, or both
+    bool attached = true;              // it is mapped still
+    bool is_fresh = false;             // listed in the space: some of it is here
+    uint64_t end() const { return offset + length; }
+  };
+  using Units = std::map<uint64_t, Unit*>;  // by offset; they do not overlap
+
+  // Calls `each(unit, first page, pages)` for the units of a range of memory.
+  template <typename Each>
+  void ForEach(DeviceMemory& memory, uint64_t offset, uint64_t length, const Each& each);
+  // All mapped memory around the address that can be there. Errors: as Prepare.
+  absl::Status Add(Space& space, uint64_t address);
+  absl::Status AddMapping(Space& space, uint64_t address, uint64_t length);
+  absl::Status AddUnit(Space& space, DeviceMemory& memory, uint64_t address, uint64_t offset,
+                       uint64_t length);
+  // All of it stays here, whatever happens.
+  void KeepHere(Space& space, DeviceMemory& memory);
+  absl::Status MakeRoom(Space& space);
+  // Everything of a piece comes back; it is there no more.
+  void GiveUpPiece(Space& space, uint64_t piece);
+  // Its pages come back, unless they are to be lost.
+  void Remove(Unit& unit, bool keep);
+  absl::Status PutFresh(Space& space, Unit& unit, std::vector<uint64_t>& found);
+  void Get(Unit& unit, size_t first, size_t pages);
+  void MarkFresh(Unit& unit);
+  void Lose(Space& space, const absl::Status& status);
+  // Units of the space in a range of addresses, ascending; empty unless they cover all of it.
+  std::vector<Unit*> Covering(Space& space, uint64_t address, uint64_t length);
+  // They are written there: what is here of them is old. Parts of pages are put there before.
+  bool WriteThere(Space& space, const std::vector<Unit*>& units, uint64_t address, uint64_t length);
+
+  RemoteGpu* const gpu_;
+  const uint64_t most_pieces_;
+  uint64_t launches_ = 0;
+  std::map<AddressSpace*, std::unique_ptr<Space>> spaces_;
+  absl::flat_hash_map<DeviceMemory*, Units> units_;
+  Counters counters_;
+};
+
+}  // namespace phantora
+
+#endif  // PHANTORA_TRAP_GPU_REAL_REAL_MEMORY_H_

@@ -1,0 +1,363 @@
+#include "trap/gpu/real/real_memory.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <map>
+#include <memory>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "uvm_model/memory_for_test.h"
+#include "uvm_model/page_store.h"
+
+namespace phantora {
+namespace {
+
+constexpr uint64_t kPiece = RemoteSpace::kPiece;
+constexpr uint64_t kPage = 4096;
+constexpr uint64_t kAt = 0x7f0000000000;
+
+// Spaces whose bytes lie in this process; kernels are functions of the test.
+class FakeGpu : public RemoteGpu {
+ public:
+  struct Space : RemoteSpace {
+    std::map<uint64_t, std::vector<uint8_t>> pieces;
+    std::set<uint64_t> drivers;  // pieces that cannot be had
+    uint64_t put = 0, got = 0;
+    bool is_lost = false;
+    std::vector<uint8_t> answer;
+
+    uint8_t* At(uint64_t address) {
+      const auto piece = pieces.find(address / kPiece * kPiece);
+      return piece == pieces.end() ? nullptr : piece->second.data() + address % kPiece;
+    }
+    absl::Status Works() const {
+      return is_lost ? absl::UnavailableError("lost") : absl::OkStatus();
+    }
+    absl::Status Map(uint64_t address, uint64_t count) override {
+      EXPECT_EQ(count, 1);
+      EXPECT_EQ(address % kPiece, 0);
+      if (drivers.contains(address)) return absl::OutOfRangeError("the driver's");
+      EXPECT_TRUE(pieces.try_emplace(address, kPiece, 0).second);
+      return Works();
+    }
+    absl::Status Unmap(uint64_t address, uint64_t count) override {
+      EXPECT_EQ(pieces.erase(address), count);
+      return Works();
+    }
+    absl::Status Put(uint64_t address, uint64_t bytes,
+                     absl::FunctionRef<void(uint8_t*)> fill) override {
+      std::vector<uint8_t> data(bytes);
+      fill(data.data());
+      put += bytes;
+      if (At(address) == nullptr) return absl::InternalError("nothing is there");
+      std::memcpy(At(address), data.data(), bytes);
+      return Works();
+    }
+    absl::StatusOr<absl::Span<const uint8_t>> Get(uint64_t address, uint64_t bytes) override {
+      if (is_lost || At(address) == nullptr) return absl::UnavailableError("lost");
+      got += bytes;
+      answer.assign(At(address), At(address) + bytes);
+      return absl::Span<const uint8_t>(answer);
+    }
+    absl::Status Copy(uint64_t to, uint64_t from, uint64_t bytes) override {
+      for (uint64_t i = 0; i < bytes; ++i) *At(to + i) = *At(from + i);
+      return Works();
+    }
+    absl::Status Fill(uint64_t address, uint64_t bytes,
+                      absl::Span<const uint8_t> pattern) override {
+      for (uint64_t i = 0; i < bytes; ++i) *At(address + i) = pattern[i % pattern.size()];
+      return Works();
+    }
+    absl::Status Launch(const RemoteLaunch&) override { return Works(); }
+    absl::Status Finish() override { return Works(); }
+  };
+
+  absl::StatusOr<std::unique_ptr<RemoteSpace>> NewSpace() override {
+    auto space = std::make_unique<Space>();
+    spaces.push_back(space.get());
+    return space;
+  }
+  const std::string& name() const override { return name_; }
+  uint64_t free_bytes() const override { return 0; }
+
+  std::vector<Space*> spaces;  // in the order in which they were made
+
+ private:
+  const std::string name_ = "fake";
+};
+
+class RealMemoryTest : public ::testing::Test {
+ protected:
+  RealMemoryTest() { Map(a_, kAt, memory_); }
+
+  std::shared_ptr<DeviceMemory> New(uint64_t bytes) {
+    return std::make_shared<DeviceMemory>(store_, bytes);
+  }
+  static void Map(AddressSpace& space, uint64_t address,
+                  const std::shared_ptr<MemoryObject>& memory) {
+    ASSERT_TRUE(space.Map(address, memory->size(), memory, 0));
+  }
+  static void Write(AddressSpace& space, uint64_t address, uint64_t value) {
+    EXPECT_FALSE(space.Write(address, &value, sizeof value));
+  }
+  static uint64_t Read(AddressSpace& space, uint64_t address) {
+    uint64_t value = 0;
+    EXPECT_FALSE(space.Read(address, &value, sizeof value));
+    return value;
+  }
+  RealMemory::Space& SpaceOf(AddressSpace& memory) { return **real_.SpaceOf(memory); }
+  absl::Status Prepare(AddressSpace& memory, std::vector<uint64_t> addresses) {
+    return real_.Prepare(SpaceOf(memory), addresses);
+  }
+  // A kernel of the space that is given these addresses, and adds 1 to the first.
+  void Launch(AddressSpace& memory, std::vector<uint64_t> addresses) {
+    ASSERT_TRUE(Prepare(memory, addresses).ok());
+    auto& there = static_cast<FakeGpu::Space&>(real_.remote(SpaceOf(memory)));
+    uint64_t value;
+    std::memcpy(&value, there.At(addresses[0]), sizeof value);
+    ++value;
+    std::memcpy(there.At(addresses[0]), &value, sizeof value);
+    real_.Launched(SpaceOf(memory));
+  }
+
+  FakeGpu gpu_;
+  const std::shared_ptr<PageStore> store_ = std::make_shared<PageStore>(uint64_t{1} << 30);
+  RealMemory real_{&gpu_, 8 * kPiece};
+  std::shared_ptr<DeviceMemory> memory_ = New(2 * kPiece);
+  AddressSpace a_, b_;
+};
+
+TEST_F(RealMemoryTest, GoesThereAndComesBackWithWhatAKernelWrote) {
+  Write(a_, kAt + 8, 41);
+  Launch(a_, {kAt + 8});
+  EXPECT_EQ(gpu_.spaces[0]->put, kPage);  // all else was zeros
+  EXPECT_EQ(Read(a_, kAt + 8), 42);
+  EXPECT_EQ(gpu_.spaces[0]->got, kPage);
+  Launch(a_, {kAt + 8});
+  EXPECT_EQ(gpu_.spaces[0]->put, kPage);  // nothing had been written here
+  EXPECT_EQ(Read(a_, kAt + 8), 43);
+  EXPECT_EQ(real_.counters().pieces, 2);
+}
+
+TEST_F(RealMemoryTest, TakesNothingOfTheHostWhileItIsThere) {
+  std::vector<uint8_t> bytes(2 * kPiece, 7);
+  EXPECT_FALSE(a_.Write(kAt, bytes.data(), bytes.size()));
+  EXPECT_EQ(store_->used(), 2 * kPiece);
+  Launch(a_, {kAt});
+  EXPECT_EQ(store_->used(), 0);
+  EXPECT_FALSE(a_.Read(kAt + kPiece, bytes.data(), kPage));
+  EXPECT_EQ(bytes, std::vector<uint8_t>(2 * kPiece, 7));
+  EXPECT_EQ(store_->used(), kPage);
+}
+
+TEST_F(RealMemoryTest, AWriteOfAPartKeepsTheRestOfItsPage) {
+  Write(a_, kAt, 1);
+  Launch(a_, {kAt});
+  Write(a_, kAt + 16, 5);
+  EXPECT_EQ(Read(a_, kAt), 2);
+  Launch(a_, {kAt});
+  EXPECT_EQ(Read(a_, kAt), 3);
+  EXPECT_EQ(Read(a_, kAt + 16), 5);
+}
+
+TEST_F(RealMemoryTest, AWriteOfAllOfAPageDoesNotFetchIt) {
+  Launch(a_, {kAt});
+  const std::vector<uint8_t> bytes(kPage, 9);
+  EXPECT_FALSE(a_.Write(kAt + kPage, bytes.data(), kPage));
+  EXPECT_EQ(gpu_.spaces[0]->got, 0);
+  Launch(a_, {kAt});
+  EXPECT_EQ(Read(a_, kAt + kPage), 0x0909090909090909);
+  EXPECT_EQ(Read(a_, kAt), 2);
+}
+
+TEST_F(RealMemoryTest, CopiesAndFillsHappenThere) {
+  Write(a_, kAt, 1);
+  Launch(a_, {kAt});
+  const uint64_t to = kAt + kPiece + 100;
+  Write(a_, to - 8, 77);       // in the page whose part is overwritten
+  Write(a_, to + 5000, 1234);  // and what was here is old
+  EXPECT_FALSE(a_.Copy(to, a_, kAt, 3 * kPage));
+  EXPECT_EQ(gpu_.spaces[0]->got, 2 * kPage);  // of which parts were written
+  EXPECT_EQ(Read(a_, to), 2);
+  EXPECT_EQ(Read(a_, to + 5000), 0);
+  EXPECT_EQ(Read(a_, to - 8), 77);
+  EXPECT_FALSE(a_.Fill(kAt, 2 * kPage, {1, 2, 3, 4}, 0));
+  EXPECT_EQ(Read(a_, kAt + kPage), 0x0403020104030201);
+  EXPECT_EQ(Read(a_, kAt + 2 * kPage), 0);
+}
+
+TEST_F(RealMemoryTest, ACopyFromWhatIsHereIsDoneHere) {
+  Launch(a_, {kAt});
+  const std::vector<uint8_t> bytes(kPage, 3);
+  EXPECT_FALSE(a_.Write(kAt + kPiece, bytes.data(), kPage));
+  EXPECT_FALSE(a_.Copy(kAt + 2 * kPage, a_, kAt + kPiece, kPage));
+  Launch(a_, {kAt});
+  EXPECT_EQ(Read(a_, kAt + 2 * kPage), 0x0303030303030303);
+}
+
+TEST_F(RealMemoryTest, CopiesBetweenSpaces) {
+  const auto other = New(kPiece);
+  Map(b_, kAt, other);
+  Write(a_, kAt, 10);
+  Launch(a_, {kAt});
+  Launch(b_, {kAt});
+  EXPECT_FALSE(b_.Copy(kAt, a_, kAt, kPage));
+  EXPECT_EQ(Read(b_, kAt), 11);
+  Launch(b_, {kAt});
+  EXPECT_EQ(Read(b_, kAt), 12);
+  EXPECT_EQ(Read(a_, kAt), 11);
+}
+
+TEST_F(RealMemoryTest, MemoryOfTwoSpacesMovesBetweenThem) {
+  Map(b_, kAt + 16 * kPiece, memory_);
+  Write(a_, kAt, 1);
+  Launch(a_, {kAt});
+  Launch(b_, {kAt + 16 * kPiece});
+  Launch(a_, {kAt});
+  EXPECT_EQ(Read(b_, kAt + 16 * kPiece), 4);
+}
+
+TEST_F(RealMemoryTest, TheSpaceThatLaunchedFirstMakesRoomAndReturns) {
+  const auto large = New(7 * kPiece);
+  Map(b_, kAt, large);
+  Write(a_, kAt, 1);
+  Write(a_, kAt + kPiece, 100);
+  Launch(a_, {kAt});
+  Launch(b_, {kAt});
+  EXPECT_GT(real_.counters().evicted, 0);
+  EXPECT_LE(real_.counters().most_pieces, 8);
+  // Also what its kernel is not given.
+  Launch(a_, {kAt});
+  EXPECT_NE(gpu_.spaces[0]->At(kAt + kPiece), nullptr);
+  EXPECT_EQ(Read(a_, kAt), 3);
+  EXPECT_EQ(Read(a_, kAt + kPiece), 100);
+  EXPECT_EQ(Read(b_, kAt), 1);
+}
+
+TEST_F(RealMemoryTest, SaysWhatDoesNotFit) {
+  Map(b_, kAt, New(9 * kPiece));
+  Write(b_, kAt, 5);
+  const auto status = Prepare(b_, {kAt});
+  EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
+  EXPECT_EQ(Read(b_, kAt), 5);
+}
+
+TEST_F(RealMemoryTest, WhatIsFreedIsGoneThere) {
+  Launch(a_, {kAt});
+  a_.Unmap(kAt, 2 * kPiece);
+  memory_.reset();
+  EXPECT_TRUE(gpu_.spaces[0]->pieces.empty());
+  EXPECT_EQ(real_.counters().pieces, 0);
+  EXPECT_EQ(gpu_.spaces[0]->got, 0);
+}
+
+TEST_F(RealMemoryTest, MemoryThatIsMappedElsewhereKeepsItsBytes) {
+  Write(a_, kAt, 1);
+  Launch(a_, {kAt});
+  a_.Unmap(kAt, 2 * kPiece);
+  Map(a_, kAt, New(kPiece));
+  Map(a_, kAt + 32 * kPiece, memory_);
+  Launch(a_, {kAt});
+  EXPECT_EQ(Read(a_, kAt), 1);
+  EXPECT_EQ(Read(a_, kAt + 32 * kPiece), 2);
+  Launch(a_, {kAt + 32 * kPiece});
+  EXPECT_EQ(Read(a_, kAt + 32 * kPiece), 3);
+}
+
+TEST_F(RealMemoryTest, FindsMemoryInTablesThatTheHostWrote) {
+  Map(a_, kAt + 32 * kPiece, New(kPiece));
+  Write(a_, kAt + 8 * kPage, kAt + 32 * kPiece + 64);
+  Launch(a_, {kAt});
+  EXPECT_NE(gpu_.spaces[0]->At(kAt + 32 * kPiece), nullptr);
+}
+
+TEST_F(RealMemoryTest, TensorsOfSeveralMappingsAreThereWhole) {
+  Map(a_, kAt + 2 * kPiece, New(kPiece));
+  Map(a_, kAt - kPiece, New(kPiece));
+  Launch(a_, {kAt});
+  EXPECT_NE(gpu_.spaces[0]->At(kAt + 2 * kPiece), nullptr);
+  EXPECT_NE(gpu_.spaces[0]->At(kAt - kPiece), nullptr);
+}
+
+TEST_F(RealMemoryTest, PiecesOfSeveralMappings) {
+  const uint64_t at = kAt + 32 * kPiece;
+  Map(a_, at, New(16 * kPage));
+  Map(a_, at + 16 * kPage, New(16 * kPage));
+  Write(a_, at, 1);
+  Launch(a_, {at});
+  Launch(a_, {at + 16 * kPage});
+  EXPECT_EQ(Read(a_, at), 2);
+  a_.Unmap(at, 16 * kPage);  // and ends
+  Map(a_, at, New(16 * kPage));
+  Launch(a_, {at});
+  EXPECT_EQ(Read(a_, at), 1);  // zeros, though something else was there
+  EXPECT_EQ(Read(a_, at + 16 * kPage), 1);
+}
+
+TEST_F(RealMemoryTest, RefusesMemoryOfTheHost) {
+  Map(a_, kAt + 32 * kPiece, std::make_shared<OwnedMemory>(MemoryKind::kSysmem, kPiece));
+  EXPECT_TRUE(absl::IsFailedPrecondition(Prepare(a_, {kAt, kAt + 32 * kPiece})));
+  EXPECT_TRUE(Prepare(a_, {kAt}).ok());
+}
+
+TEST_F(RealMemoryTest, LeavesTheDriversOwnHere) {
+  Map(a_, kAt + 32 * kPiece, New(kPiece));
+  real_.KeepFromGpu(SpaceOf(a_), kAt + 32 * kPiece);
+  Map(a_, kAt + 64 * kPiece, New(kPiece));
+  gpu_.spaces[0]->drivers = {kAt + 64 * kPiece};
+  Launch(a_, {kAt, kAt + 32 * kPiece, kAt + 64 * kPiece});
+  EXPECT_EQ(gpu_.spaces[0]->pieces.size(), 2);
+  Launch(a_, {kAt, kAt + 64 * kPiece});
+  EXPECT_EQ(gpu_.spaces[0]->pieces.size(), 2);
+}
+
+TEST_F(RealMemoryTest, MemoryThatAProcessMapsComesBackForGood) {
+  Write(a_, kAt, 1);
+  Launch(a_, {kAt});
+  EXPECT_GE(memory_->MappableFd(), 0);
+  EXPECT_EQ(Read(a_, kAt), 2);
+  EXPECT_TRUE(gpu_.spaces[0]->pieces.empty());
+  EXPECT_TRUE(absl::IsFailedPrecondition(Prepare(a_, {kAt})));
+}
+
+TEST_F(RealMemoryTest, ALostSpaceIsLostForItsContextOnly) {
+  const auto other = New(kPiece);
+  Map(b_, kAt, other);
+  Launch(a_, {kAt});
+  Launch(b_, {kAt});
+  gpu_.spaces[0]->is_lost = true;
+  EXPECT_EQ(Read(a_, kAt), 0);
+  EXPECT_TRUE(absl::IsUnavailable(Prepare(a_, {kAt})));
+  Write(a_, kAt, 1);
+  Launch(b_, {kAt});
+  EXPECT_EQ(Read(b_, kAt), 2);
+}
+
+TEST_F(RealMemoryTest, WhatASpaceLeavesBehindIsKept) {
+  {
+    AddressSpace short_lived;
+    Map(short_lived, kAt, memory_);
+    Write(short_lived, kAt, 1);
+    Launch(short_lived, {kAt});
+    Map(short_lived, kAt + 32 * kPiece, New(kPiece));
+    Launch(short_lived, {kAt + 32 * kPiece});
+  }
+  EXPECT_EQ(real_.counters().pieces, 0);
+  EXPECT_EQ(Read(a_, kAt), 2);
+}
+
+TEST_F(RealMemoryTest, AUserOfTheMemoryMayOutliveIt) {
+  auto real = std::make_unique<RealMemory>(&gpu_, 8 * kPiece);
+  AddressSpace space;
+  Map(space, kAt, New(kPiece));
+  ASSERT_TRUE(real->Prepare(**real->SpaceOf(space), {kAt}).ok());
+  real.reset();
+  Write(space, kAt, 3);
+  EXPECT_EQ(Read(space, kAt), 3);
+}
+
+}  // namespace
+}  // namespace phantora

@@ -192,6 +192,7 @@ int main(int argc, char** argv) {
   add_pool(worker);
   CLI::App* const execute = app.add_subcommand(
       "execute", "executes kernels for a phantora-run --execute gpu, which talks to it");
+  execute->add_option("--worker", options.worker, "command of its processes (default: itself)");
   CLI::App* const execute_worker =
       app.add_subcommand("execute-worker", "the process that has the GPU for one of its contexts");
   for (CLI::App* const each : {execute, execute_worker}) {
@@ -205,7 +206,9 @@ int main(int argc, char** argv) {
     phantora::MoveOutOfTheWay(argv);
     return phantora::RunReplayWorker(options.pool_mib << 20);
   }
-  if (execute->parsed()) return phantora::RunExecutorBroker(options.most_seconds);
+  if (execute->parsed()) {
+    return phantora::RunExecutorBroker(options.worker, options.most_seconds);
+  }
   if (execute_worker->parsed()) {
     phantora::MoveOutOfTheWay(argv);
     return phantora::RunSpaceWorker(options.most_seconds);

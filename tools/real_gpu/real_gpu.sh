@@ -12,6 +12,8 @@
 #   DIR/real_gpu.sh compiled OUT   there: the same with torch.compile
 #   DIR/real_gpu.sh curves OUT     there: how long operations take (phantora_bench.pyz)
 #   DIR/real_gpu.sh replay OUT     there: a step's kernels, launched again by phantora-profile, and the step with these
+#   DIR/real_gpu.sh host OUT       there: what calls cost the processor, on the real GPU and on the emulated one
+#   DIR/real_gpu.sh execute OUT    there: training on one real GPU, and with --execute gpu
 #   DIR/real_gpu.sh emulated OUT   there, beside the others, as it takes no GPU: the same models and driver programs on
 #                                  the emulated GPU with that machine's own libraries
 #   DIR/real_gpu.sh launches OUT   there, likewise: what each operation of the curves launches, for phantora_bench rows
@@ -25,7 +27,7 @@
 set -u
 
 GPU=h100-sxm5-80gb SECONDS_LEFT=570 PYTHON=python3 EMULATED='' LANES=2 DRIVER='' LEVEL=1 CALLS='' ONLY='' ROWS='' MODELS=''
-usage() { sed -n '2,27s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+usage() { sed -n '2,29s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 [ $# -ge 2 ] || usage
 PART=$1 OUT=$2
 shift 2
@@ -76,7 +78,7 @@ END
   strip "$OUT"/real/*
   install -m 755 "$HERE/real_gpu.sh" "$OUT/"
   python3 "$ROOT/tools/prices/bundle_bench.py" "$OUT/phantora_bench.pyz" || exit 1
-  install -m 644 "$ROOT/test/programs/model_step.py" "$ROOT/test/programs/resnet50.py" "$HERE"/*.py "$OUT/"
+  install -m 644 "$ROOT/test/programs/model_step.py" "$ROOT/test/programs/resnet50.py" "$ROOT/test/programs/train_on_gpu.py" "$HERE"/*.py "$OUT/"
   install -m 644 "$ROOT/profiles/held_out/$GPU/published_calls.tsv" "$OUT/"
   rm -rf "$OUT/kernels" && mkdir -p "$OUT/kernels" && install -m 644 "$ROOT"/test/kernels/*.py "$OUT/kernels/"
   # The code that the emulated GPU runs, and what it computes.
@@ -219,6 +221,45 @@ replay() {
   done
 }
 
+host() {
+  try "what calls cost" 90 real "$PYTHON" "$(own_file host_truth.py)" -o "$OUT/host.real.jsonl"
+  try "what calls cost, emulated" 120 simulated --host-time measured --execute off -- "$PYTHON" "$(own_file host_truth.py)" -o "$OUT/host.emulated.jsonl"
+}
+
+# train NAME RANKS OPTIONS...: of train_on_gpu.py, in words
+train() {
+  name=$1 ranks=$2
+  shift 2
+  profile=$(path_of phantora-profile)
+  # shellcheck disable=SC2086,SC2046
+  try "$name, $ranks ranks, --execute gpu" 150 own phantora-run --no-status --force-driver-abi ${DRIVER:+--driver "$DRIVER"} --cluster dgx-h100:1 \
+    --ranks-per-host "$ranks" --host-time measured $TRAIN_OPTIONS --execute gpu \
+    --execute-command "$profile execute --worker 'setarch x86_64 -R -L $profile execute-worker'" -- \
+    "$PYTHON" $(program_file train_on_gpu.py) "$@"
+  { echo "== $name, $ranks ranks, --execute gpu"; cat "$SAID"; } >>"$OUT/execute.txt"
+}
+
+execute() {
+  for size in "--steps 5" "--steps 5 --width 768 --layers 12"; do
+    # shellcheck disable=SC2086,SC2046
+    try "natively, $size" 60 real env RANK=0 WORLD_SIZE=1 LOCAL_RANK=0 MASTER_ADDR=127.0.0.1 MASTER_PORT=29501 "$PYTHON" $(program_file train_on_gpu.py) $size
+    { echo "== natively, $size"; cat "$SAID"; } >>"$OUT/execute.txt"
+    # shellcheck disable=SC2086,SC2046
+    try "processor, $size" 60 "$PYTHON" $(program_file train_on_gpu.py) $size --cpu 4
+    { echo "== processor, 4 ranks, $size"; cat "$SAID"; } >>"$OUT/execute.txt"
+    # shellcheck disable=SC2086
+    for ranks in 1 4; do
+      TRAIN_OPTIONS=
+      train "$size" $ranks $size || { TRAIN_OPTIONS='--nccl native'; train "$size, NCCL's own" $ranks $size; }
+    done
+  done
+  # shellcheck disable=SC2046
+  try "gpt2-124m, --execute gpu" 100 simulated --host-time measured --execute gpu \
+    --execute-command "$(path_of phantora-profile) execute --worker 'setarch x86_64 -R -L $(path_of phantora-profile) execute-worker'" -- \
+    "$PYTHON" $(program_file model_step.py) gpt2-124m --steps 6
+  { echo "== gpt2-124m, --execute gpu"; cat "$SAID"; } >>"$OUT/execute.txt"
+}
+
 emulate_program() {
   # shellcheck disable=SC2046
   try "emulated, with this machine's driver library: $1" 60 simulated -- $(path_of "$1")
@@ -257,7 +298,7 @@ emulated() {
 
 case $PART in
   bundle) bundle; exit ;;
-  record | faults | kernels | special | calls | steps | compiled | curves | replay | emulated | launches) ;;
+  record | faults | kernels | special | calls | steps | compiled | curves | replay | host | execute | emulated | launches) ;;
   *) usage ;;
 esac
 mkdir -p "$OUT" || exit 1

@@ -183,6 +183,7 @@ namespace {
 // source is one (3: the third is, 5: the second is; trap/gpu/sass/instruction.h): the offset in
 // bytes, or kAnywhere if a register says it.
 constexpr uint64_t kAnywhere = UINT64_MAX;
+constexpr size_t kMostFunctions = 1024;  // that a kernel refers to
 template <typename Each>
 void ForConstants(absl::Span<const uint8_t> code, uint64_t bank, const Each& each) {
   constexpr uint64_t kLoad = 0x182;  // LDC
@@ -223,45 +224,58 @@ bool ReadKernelData(absl::Span<const uint8_t> data, const std::string& kernel, K
     }
   }
   if (code_at == 0 || table == nullptr) return false;
-  const auto code = image->Data(sections[code_at]);
   const auto symbols = image->Data(*table);
 
-  ForConstants(code, 3, [&](uint64_t) { found.constants = constants; });
+  // The kernel's code, and that of the functions that it refers to.
+  std::vector<uint32_t> codes = {code_at};
   std::vector<uint64_t> slots;  // of the bank that has addresses
-  ForConstants(code, 4, [&](uint64_t offset) { slots.push_back(offset); });
-  const bool any_slot = std::find(slots.begin(), slots.end(), kAnywhere) != slots.end();
-  std::sort(slots.begin(), slots.end());
-
-  const auto consider = [&](const Elf64_Sym& symbol) {
-    if (symbol.st_shndx == SHN_UNDEF || symbol.st_shndx >= sections.size()) return;
-    const std::string_view name = image->String(sections[table->sh_link], symbol.st_name);
-    const std::string_view place = image->Name(sections[symbol.st_shndx]);
-    // A function that is called may refer to anything.
-    const bool is_other_code = place.substr(0, 6) == ".text." && symbol.st_shndx != code_at;
-    const bool is_variable =
-        place.substr(0, 10) == ".nv.global" && !IsText(name) && symbol.st_size > 1;
-    if ((is_variable || is_other_code) && found.variable.empty())
+  const auto consider = [&](uint64_t info) {
+    const auto symbol = ReadAt<Elf64_Sym>(symbols, ELF64_R_SYM(info) * sizeof(Elf64_Sym));
+    if (!symbol || symbol->st_shndx == SHN_UNDEF || symbol->st_shndx >= sections.size()) return;
+    const std::string_view name = image->String(sections[table->sh_link], symbol->st_name);
+    const std::string_view place = image->Name(sections[symbol->st_shndx]);
+    if (place.substr(0, 6) == ".text.") {
+      if (std::find(codes.begin(), codes.end(), symbol->st_shndx) == codes.end()) {
+        codes.push_back(symbol->st_shndx);
+      }
+    } else if (place.substr(0, 10) == ".nv.global" && !IsText(name) && symbol->st_size > 1 &&
+               found.variable.empty()) {
       found.variable = std::string(name);
-  };
-  for (const Elf64_Shdr& section : sections) {
-    const bool of_code = section.sh_info == code_at;
-    const bool of_addresses = addresses_at != 0 && section.sh_info == addresses_at;
-    if ((section.sh_type != SHT_REL && section.sh_type != SHT_RELA) ||
-        (!of_code && !of_addresses)) {
-      continue;
     }
-    const auto relocations = image->Data(section);
-    const uint64_t step = section.sh_type == SHT_RELA ? sizeof(Elf64_Rela) : sizeof(Elf64_Rel);
-    for (uint64_t entry = 0; entry + step <= relocations.size(); entry += step) {
-      const auto relocation = *ReadAt<Elf64_Rel>(relocations, entry);
-      if (of_addresses && !any_slot &&
-          !std::binary_search(slots.begin(), slots.end(), relocation.r_offset)) {
+  };
+  const auto for_relocations = [&](uint32_t of, const auto& each) {
+    for (const Elf64_Shdr& section : sections) {
+      if ((section.sh_type != SHT_REL && section.sh_type != SHT_RELA) || section.sh_info != of) {
         continue;
       }
-      const auto symbol =
-          ReadAt<Elf64_Sym>(symbols, ELF64_R_SYM(relocation.r_info) * sizeof(Elf64_Sym));
-      if (symbol) consider(*symbol);
+      const auto relocations = image->Data(section);
+      const uint64_t step = section.sh_type == SHT_RELA ? sizeof(Elf64_Rela) : sizeof(Elf64_Rel);
+      for (uint64_t entry = 0; entry + step <= relocations.size(); entry += step) {
+        each(*ReadAt<Elf64_Rel>(relocations, entry));
+      }
     }
+  };
+  // What addresses lead to may be code, which refers to more of them.
+  for (size_t done = 0, known = 0; done < codes.size() || known < slots.size();) {
+    if (codes.size() > kMostFunctions) {
+      found.variable = "of more functions than are looked through";
+      return true;
+    }
+    if (done < codes.size()) {
+      const auto code = image->Data(sections[codes[done]]);
+      ForConstants(code, 3, [&](uint64_t) { found.constants = constants; });
+      ForConstants(code, 4, [&](uint64_t offset) { slots.push_back(offset); });
+      for_relocations(codes[done++], [&](const Elf64_Rel& of) { consider(of.r_info); });
+      continue;
+    }
+    std::sort(slots.begin(), slots.end());
+    slots.erase(std::unique(slots.begin(), slots.end()), slots.end());
+    known = slots.size();
+    const bool any = !slots.empty() && slots.back() == kAnywhere;
+    if (addresses_at == 0) continue;
+    for_relocations(addresses_at, [&](const Elf64_Rel& of) {
+      if (any || std::binary_search(slots.begin(), slots.end(), of.r_offset)) consider(of.r_info);
+    });
   }
   return true;
 }

@@ -76,6 +76,15 @@ enum SemaphoreDOperation : uint32_t {
 }  // namespace host
 
 namespace compute {
+// Macros, see MacroEngine: their store, where each begins, and the calls, from clc597.h.
+inline constexpr uint32_t kLoadMmeInstructionRamPointer = 0x114;
+inline constexpr uint32_t kLoadMmeInstructionRam = 0x118;
+inline constexpr uint32_t kLoadMmeStartAddressRamPointer = 0x11c;
+inline constexpr uint32_t kLoadMmeStartAddressRam = 0x120;
+inline constexpr uint32_t kMmeMemAddressA = 0x550;
+inline constexpr uint32_t kMmeMemAddressB = 0x554;
+inline constexpr uint32_t kMmeDmaReadFifoed = 0x560;
+inline constexpr uint32_t kCallMmeMacro = 0x3800;  // of macro j: + 8 * j, and its data behind that
 inline constexpr uint32_t kReportPayloadLower = 0x158;  // clcbc0.h
 inline constexpr uint32_t kReportPayloadUpper = 0x15c;
 inline constexpr uint32_t kReportAddressLower = 0x160;

@@ -19,6 +19,8 @@ void Read(absl::Span<const uint8_t> image) {
   Require(CubinSize(image) <= image.size());
   ReadPointerTable(image, "ncclDevFuncTable");
   for (const CubinKernel& kernel : kernels) {
+    KernelData data_of;
+    ReadKernelData(image, kernel.name, data_of);
     Summarise(kernel.code, 0x210);
     if (kernel.architecture >= 80 && kernel.architecture <= 90) {
       const sass::Program program(kernel.code, kernel.architecture);

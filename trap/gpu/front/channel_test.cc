@@ -196,6 +196,46 @@ TEST_F(ChannelTest, InlineDataIsOneLineIfNobodySaysHowMany) {
   EXPECT_EQ(Read<uint64_t>(kData), 0x03020100u);
 }
 
+TEST_F(ChannelTest, MacrosFillAndCopyByInlineData) {
+  // See macro_engine_test.
+  const std::vector<uint32_t> fill = {0x140003,   0x1d00001b, 0x71c08300, 0x3,        0x18c00000,
+                                      0xb01c5f00, 0x200003,   0x18c00000, 0x300c0300, 0x3,
+                                      0x18c00000, 0x318c0301, 0x3,        0x18c00000, 0x318c0300};
+  const std::vector<uint32_t> copy = {0x3,        0x1d080000, 0x31c00300, 0x540003,   0xc00455,
+                                      0x31c00300, 0x2a200003, 0xc00056,   0x301c0300, 0x7,
+                                      0x18c00400, 0x359c1f00, 0x1801b7,   0x18c00000, 0xb00c5f00,
+                                      0x600003,   0x18c00000, 0x318c0300, 0x3,        0x18c00000,
+                                      0x318c0301, 0x3,        0x18c00000, 0x318c0300};
+  Method(kComputeSubchannel, abi::compute::kLoadMmeStartAddressRamPointer, {0});
+  Method(kComputeSubchannel, abi::compute::kLoadMmeStartAddressRam, {0, 15},
+         abi::kSecOpNonIncMethod);
+  Method(kComputeSubchannel, abi::compute::kLoadMmeInstructionRamPointer, {0});
+  Method(kComputeSubchannel, abi::compute::kLoadMmeInstructionRam, fill, abi::kSecOpNonIncMethod);
+  Method(kComputeSubchannel, abi::compute::kLoadMmeInstructionRam, copy, abi::kSecOpNonIncMethod);
+  Method(kComputeSubchannel, abi::compute::kLineLengthIn, {12, 1, 0, kData});
+  Method(kComputeSubchannel, abi::compute::kLaunchDma, {0x41});
+  Method(kComputeSubchannel, abi::compute::kCallMmeMacro, {3, 0xabababab});
+  // And a word of it to elsewhere, of which three bytes are wanted.
+  Method(kComputeSubchannel, abi::compute::kLineLengthIn, {3, 1, 0, kData + 0x100});
+  Method(kComputeSubchannel, abi::compute::kLaunchDma, {0x41});
+  Method(kComputeSubchannel, abi::compute::kCallMmeMacro + 8, {0, kData});
+  Method(kComputeSubchannel, abi::compute::kCallMmeMacro + 12, {1});
+  EXPECT_EQ(Run(), Channel::State::kIdle);
+  EXPECT_EQ(Read<uint64_t>(kData), 0xababababababababu);
+  EXPECT_EQ(Read<uint64_t>(kData + 8), 0xababababu);
+  EXPECT_EQ(Read<uint64_t>(kData + 0x100), 0xabababu);
+}
+
+TEST_F(ChannelTest, AMacroThatReadsNowhereIsAFault) {
+  Method(kComputeSubchannel, abi::compute::kMmeMemAddressA, {0x7f, 0});
+  Method(kComputeSubchannel, abi::compute::kMmeDmaReadFifoed, {2});
+  Method(kComputeSubchannel, abi::compute::kLoadMmeInstructionRam,
+         {0x7, 0x18c00400, 0x359c1f00, 0x3, 0x18c00000, 0x318c0301, 0x3, 0x18c00000, 0x318c0300},
+         abi::kSecOpNonIncMethod);
+  Method(kComputeSubchannel, abi::compute::kCallMmeMacro, {0});
+  EXPECT_EQ(Run(), Channel::State::kDead);
+}
+
 // A Hopper QMD for an empty program, built bit by bit.
 class QmdBuilder {
  public:

@@ -1,6 +1,7 @@
 #include "trap/gpu/front/compute_object.h"
 
 #include <algorithm>
+#include <vector>
 
 namespace phantora {
 namespace {
@@ -12,6 +13,71 @@ constexpr uint32_t kInlineCompletionRelease = 2;  // LAUNCH_DMA_COMPLETION_TYPE
 }  // namespace
 
 Progress ComputeObject::Method(ExecutionContext& context, uint32_t method, uint32_t data) {
+  if (!macro_resuming_) {
+    if (method < m::kCallMmeMacro || method >= m::kMethodsEnd) {
+      return Execute(context, method, data);
+    }
+    const uint32_t at = method - m::kCallMmeMacro;
+    if (at % 8 == 0) {
+      macros_.Call(at / 8, data);
+    } else {
+      macros_.AddParameter(data);
+    }
+  }
+  const Progress progress = RunMacro(context);
+  macro_resuming_ = progress == Progress::kBlocked || progress == Progress::kYield;
+  return progress;
+}
+
+Progress ComputeObject::RunMacro(ExecutionContext& context) {
+  for (;;) {
+    if (macro_emitted_) {
+      const MacroEngine::Emit& emit = macros_.emit();
+      if (const Progress progress = Execute(context, emit.method, emit.data);
+          progress != Progress::kDone) {
+        return progress;
+      }
+      macro_emitted_ = false;
+    }
+    if (context.budget <= 0) return Progress::kYield;
+    const auto state =
+        macros_.Run([this](uint32_t method) { return method < m::kMethodsEnd ? reg(method) : 0; });
+    context.budget -= static_cast<int64_t>(macros_.TakeWork());
+    switch (state) {
+      case MacroEngine::State::kWaits:
+        return Progress::kDone;
+      case MacroEngine::State::kEmits:
+        macro_emitted_ = true;
+        break;
+      case MacroEngine::State::kReads:
+        if (const Progress progress = ReadForMacro(context); progress != Progress::kDone) {
+          return progress;
+        }
+        break;
+      case MacroEngine::State::kRefuses:
+        context.services.unknowns->Count("macro of methods", 0, macros_.refusal());
+        return Progress::kDone;
+    }
+  }
+}
+
+Progress ComputeObject::ReadForMacro(ExecutionContext& context) {
+  // What its store of such words holds.
+  constexpr uint32_t kMostWords = 1024;
+  const uint32_t count = reg(m::kMmeDmaReadFifoed);
+  if (count > kMostWords) {
+    return context.Fail(kGrClassError, count, "a macro reads more words than it can hold");
+  }
+  std::vector<uint32_t> words(count);
+  const uint64_t address = Address(m::kMmeMemAddressA, m::kMmeMemAddressB) & 0x1ffffffffffffff;
+  if (auto fault = context.memory().Read(address, words.data(), count * sizeof words[0])) {
+    return context.Check(fault, "macro");
+  }
+  macros_.SetParameters(words);
+  return Progress::kDone;
+}
+
+Progress ComputeObject::Execute(ExecutionContext& context, uint32_t method, uint32_t data) {
   if (method >= m::kMethodsEnd) {
     context.services.unknowns->Count("compute method", method, "beyond the class's methods");
     return Progress::kDone;
@@ -24,6 +90,18 @@ Progress ComputeObject::Method(ExecutionContext& context, uint32_t method, uint3
   reg(method) = data;
   Progress progress = Progress::kDone;
   switch (method) {
+    case m::kLoadMmeInstructionRamPointer:
+      macros_.SetInstructionPointer(data);
+      return Progress::kDone;
+    case m::kLoadMmeInstructionRam:
+      macros_.AddInstruction(data);
+      return Progress::kDone;
+    case m::kLoadMmeStartAddressRamPointer:
+      macros_.SetStartPointer(data);
+      return Progress::kDone;
+    case m::kLoadMmeStartAddressRam:
+      macros_.AddStart(data);
+      return Progress::kDone;
     case m::kLaunchDma:
       StartInline(data);
       return Progress::kDone;

@@ -9,6 +9,7 @@
 #include "trap/abi/methods.h"
 #include "trap/gpu/front/engine_object.h"
 #include "trap/gpu/front/gpu_semaphore.h"
+#include "trap/gpu/front/macro_engine.h"
 #include "trap/gpu/front/qmd_queue.h"
 
 namespace phantora {
@@ -28,6 +29,11 @@ class ComputeObject : public EngineObject {
               absl::Span<const uint32_t> words) override;
 
  private:
+  // Methods that are not macros'.
+  Progress Execute(ExecutionContext& context, uint32_t method, uint32_t data);
+  // The macro under way, as far as it can go.
+  Progress RunMacro(ExecutionContext& context);
+  Progress ReadForMacro(ExecutionContext& context);
   size_t BulkQmd(ExecutionContext& context, uint32_t method, absl::Span<const uint32_t> words);
   uint32_t last_qmd_word() const;
   uint64_t InlineQmdAddress();
@@ -54,6 +60,10 @@ class ComputeObject : public EngineObject {
   uint64_t inline_total_ = 0;  // bytes of the transfer under way; 0 for none
   uint64_t inline_done_ = 0;
   uint32_t inline_flags_ = 0;
+
+  MacroEngine macros_;
+  // The method at hand goes on with the macro; with what that has emitted.
+  bool macro_resuming_ = false, macro_emitted_ = false;
 
   // The method at hand was started and returned kBlocked or kYield.
   bool resuming_ = false;

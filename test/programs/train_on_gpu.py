@@ -2,7 +2,7 @@
 """A GPT that ranks train with data parallelism, each on its own text, as torchrun or phantora-run starts them, or, with
 --cpu, one process for all of them on the processor: rank 0 prints the loss of all ranks at each step.
 
-usage: train_on_gpu.py [--steps N] [--width N] [--layers N] [--cpu RANKS]
+usage: train_on_gpu.py [--steps N] [--width N] [--layers N] [--rate R] [--cpu RANKS]
 """
 
 import argparse
@@ -57,6 +57,7 @@ def main():
     parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--width", type=int, default=64)
     parser.add_argument("--layers", type=int, default=2)
+    parser.add_argument("--rate", type=float, default=1e-3, help="of learning")
     parser.add_argument("--cpu", type=int, default=0, metavar="RANKS", help="on the processor, in one process")
     options = parser.parse_args()
     text = torch.tensor([ord(c) % WORDS for c in inspect.getsource(argparse)])
@@ -72,7 +73,7 @@ def main():
         torch.cuda.set_device(device)
         wrapped = nn.parallel.DistributedDataParallel(model.to(device))
         mine = [rank]
-    optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
+    optimizer = torch.optim.AdamW(model.parameters(), options.rate)
     for step in range(options.steps):
         optimizer.zero_grad()
         total = torch.zeros((), device=device)

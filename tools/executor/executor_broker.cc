@@ -11,9 +11,11 @@
 
 #include <iostream>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "tools/executor/messages.h"
 #include "tools/executor/transport.h"
 #include "trap/linux/unique_fd.h"
@@ -23,7 +25,7 @@ extern char** environ;
 namespace phantora {
 namespace {
 
-absl::Status StartOne(const std::string& worker, int most_seconds) {
+absl::Status StartOne(const std::string& worker, const std::vector<std::string>& options) {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
     return absl::InternalError(absl::StrCat("socketpair: ", strerror(errno)));
@@ -43,15 +45,17 @@ absl::Status StartOne(const std::string& worker, int most_seconds) {
   // Standard output is the run's.
   posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
   posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  char self[] = "/proc/self/exe", shell[] = "/bin/sh", verb[] = "execute-worker";
-  char option[] = "--most-seconds", command[] = "-c";
-  std::string seconds = absl::StrCat(most_seconds);
-  std::string line = absl::StrCat("exec ", worker, " ", option, " ", seconds);
-  char* const own[] = {self, verb, option, seconds.data(), nullptr};
-  char* const others[] = {shell, command, line.data(), nullptr};
-  char* const* const arguments = worker.empty() ? own : others;
+  std::vector<std::string> words = {"/proc/self/exe", "execute-worker"};
+  words.insert(words.end(), options.begin(), options.end());
+  if (!worker.empty()) {
+    words = {"/bin/sh", "-c", absl::StrCat("exec ", worker, " ", absl::StrJoin(options, " "))};
+  }
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
   pid_t process = 0;
-  const int error = posix_spawn(&process, arguments[0], &actions, nullptr, arguments, environ);
+  const int error =
+      posix_spawn(&process, arguments[0], &actions, nullptr, arguments.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
   if (error != 0) return absl::InternalError(absl::StrCat("posix_spawn: ", strerror(error)));
   return executor::SendDescriptors(STDOUT_FILENO, "space\n", ours.get(), memory.get());
@@ -59,10 +63,10 @@ absl::Status StartOne(const std::string& worker, int most_seconds) {
 
 }  // namespace
 
-int RunExecutorBroker(const std::string& worker, int most_seconds) {
+int RunExecutorBroker(const std::string& worker, const std::vector<std::string>& options) {
   signal(SIGCHLD, SIG_IGN);  // nobody asks how they ended
   for (std::string line; std::getline(std::cin, line);) {
-    if (const auto status = StartOne(worker, most_seconds); !status.ok()) {
+    if (const auto status = StartOne(worker, options); !status.ok()) {
       if (!executor::SendDescriptors(STDOUT_FILENO, absl::StrCat(status.message(), "\n"), -1, -1)
                .ok()) {
         return 1;

@@ -3,6 +3,7 @@
 #define PHANTORA_TOOLS_EXECUTOR_EXECUTOR_BROKER_H_
 
 #include <string>
+#include <vector>
 
 namespace phantora {
 
@@ -10,8 +11,8 @@ namespace phantora {
 // descriptors (messages.h) to standard output, which must be a socket; or one with none that says
 // why not. When there are no more lines, it ends; its processes do when nobody has their other end.
 // `worker` is a shell's command that does as 'phantora-profile execute-worker', which takes
-// `most_seconds`; empty for that of this program. Returns the exit status.
-int RunExecutorBroker(const std::string& worker, int most_seconds);
+// `options`, words; empty for that of this program. Returns the exit status.
+int RunExecutorBroker(const std::string& worker, const std::vector<std::string>& options);
 
 }  // namespace phantora
 

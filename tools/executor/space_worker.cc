@@ -12,6 +12,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -40,6 +41,8 @@ constexpr uint32_t kMostFollowing = uint32_t{1} << 31;
 
 class SpaceWorker {
  public:
+  explicit SpaceWorker(bool synchronous) : synchronous_(synchronous) {}
+
   absl::Status Start(std::string* name, uint64_t* free) {
     auto api = cuda::Api::Load();
     if (!api.ok()) return api.status();
@@ -142,7 +145,7 @@ class SpaceWorker {
     }
     auto function = kernels_->Find(request.place, symbol);
     if (!function.ok()) return absl::NotFoundError(function.status().message());
-    functions_[request.count] = *function;
+    functions_[request.count] = {*function, symbol};
     return absl::OkStatus();
   }
   absl::Status Launch(uint64_t kernel, const std::vector<uint8_t>& rest) {
@@ -159,16 +162,20 @@ class SpaceWorker {
     std::copy_n(head.cluster, 3, form.cluster.begin());
     cuda::LaunchConfig config;
     cuda::LaunchAttribute attributes[2];
-    RETURN_IF_ERROR(kernels_->Configure(function->second, form, &config, attributes));
+    RETURN_IF_ERROR(kernels_->Configure(function->second.first, form, &config, attributes));
     config.stream = stream_;
     size_t bytes = parameters_.size();
     void* extra[] = {cuda::kParameterBuffer, parameters_.data(), cuda::kParameterBytes, &bytes,
                      cuda::kParameterEnd};
-    return api_.Check(api_.LaunchKernelEx(&config, function->second, nullptr,
-                                          parameters_.empty() ? nullptr : extra),
-                      "a launch");
+    const std::string& name = function->second.second;
+    RETURN_IF_ERROR(api_.Check(api_.LaunchKernelEx(&config, function->second.first, nullptr,
+                                                   parameters_.empty() ? nullptr : extra),
+                               absl::StrCat("a launch of ", name).c_str()));
+    return synchronous_ ? api_.Check(api_.StreamSynchronize(stream_), name.c_str())
+                        : absl::OkStatus();
   }
 
+  const bool synchronous_;
   cuda::Api api_;
   cuda::Device device_ = 0;
   cuda::Stream stream_ = nullptr;
@@ -176,7 +183,7 @@ class SpaceWorker {
   std::unique_ptr<SpaceMemory> memory_;
   std::unique_ptr<LoadedKernels> kernels_;
   std::map<uint64_t, std::string> bad_images_;
-  std::map<uint64_t, cuda::Function> functions_;
+  std::map<uint64_t, std::pair<cuda::Function, std::string>> functions_;  // with their names
   std::vector<uint8_t> parameters_;
 };
 
@@ -224,8 +231,8 @@ class Watch {
 
 }  // namespace
 
-int RunSpaceWorker(int most_seconds) {
-  SpaceWorker worker;
+int RunSpaceWorker(int most_seconds, bool synchronous) {
+  SpaceWorker worker(synchronous);
   std::string name;
   uint64_t free = 0;
   absl::Status status = worker.Start(&name, &free);

@@ -6,8 +6,9 @@
 namespace phantora {
 
 // Does what comes from the descriptors of messages.h, until there is no more. What a kernel takes
-// more than `most_seconds` for ends it. Returns the exit status.
-int RunSpaceWorker(int most_seconds);
+// more than `most_seconds` for ends it. `synchronous`: each launch is waited for, so that a fault
+// names its kernel. Returns the exit status.
+int RunSpaceWorker(int most_seconds, bool synchronous);
 
 }  // namespace phantora
 

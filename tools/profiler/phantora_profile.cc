@@ -25,7 +25,7 @@ struct ProfileOptions {
   std::string list, rows, results, only, worker;
   int timeout_s = 30, most_seconds = 60;
   uint64_t pool_mib = 576;
-  bool any_gpu = false;
+  bool any_gpu = false, synchronous = false;
 };
 
 int Fail(absl::string_view what) {
@@ -200,6 +200,8 @@ int main(int argc, char** argv) {
                      "a kernel that runs for longer is given up, and its context with it")
         ->check(CLI::Range(1, 3600))
         ->capture_default_str();
+    each->add_flag("--synchronous", options.synchronous,
+                   "wait for each kernel, so that an error names the one that made it");
   }
   CLI11_PARSE(app, argc, argv);
   if (worker->parsed()) {
@@ -207,11 +209,13 @@ int main(int argc, char** argv) {
     return phantora::RunReplayWorker(options.pool_mib << 20);
   }
   if (execute->parsed()) {
-    return phantora::RunExecutorBroker(options.worker, options.most_seconds);
+    std::vector<std::string> words = {"--most-seconds", absl::StrCat(options.most_seconds)};
+    if (options.synchronous) words.emplace_back("--synchronous");
+    return phantora::RunExecutorBroker(options.worker, words);
   }
   if (execute_worker->parsed()) {
     phantora::MoveOutOfTheWay(argv);
-    return phantora::RunSpaceWorker(options.most_seconds);
+    return phantora::RunSpaceWorker(options.most_seconds, options.synchronous);
   }
   if (options.list.empty()) {
     std::cerr << app.help();

@@ -26,7 +26,7 @@
 # what failed. compare_*.py make tables of OUT.
 set -u
 
-GPU=h100-sxm5-80gb SECONDS_LEFT=570 PYTHON=python3 EMULATED='' LANES=2 DRIVER='' LEVEL=1 CALLS='' ONLY='' ROWS='' MODELS=''
+GPU=h100-sxm5-80gb SECONDS_LEFT=570 PYTHON=python3 EMULATED='' LANES=2 DRIVER='' LEVEL=1 CALLS='' ONLY='' ROWS='' MODELS='' EXECUTE_OPTIONS=''
 usage() { sed -n '2,29s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 [ $# -ge 2 ] || usage
 PART=$1 OUT=$2
@@ -233,14 +233,16 @@ train() {
   profile=$(path_of phantora-profile)
   # shellcheck disable=SC2086,SC2046
   try "$name, $ranks ranks, --execute gpu" 150 own phantora-run --no-status --force-driver-abi ${DRIVER:+--driver "$DRIVER"} --cluster dgx-h100:1 \
-    --ranks-per-host "$ranks" --host-time measured $TRAIN_OPTIONS --execute gpu \
-    --execute-command "$profile execute --worker 'setarch x86_64 -R -L $profile execute-worker'" -- \
+    --ranks-per-host "$ranks" --host-time measured --execute gpu \
+    --execute-command "$profile execute $EXECUTE_OPTIONS --worker 'setarch x86_64 -R -L $profile execute-worker'" -- \
     "$PYTHON" $(program_file train_on_gpu.py) "$@"
+  went=$?
   { echo "== $name, $ranks ranks, --execute gpu"; cat "$SAID"; } >>"$OUT/execute.txt"
+  return $went
 }
 
 execute() {
-  for size in "--steps 5" "--steps 5 --width 768 --layers 12"; do
+  for size in "--steps 5" "--steps 5 --width 768 --layers 12 --rate 1e-5"; do
     # shellcheck disable=SC2086,SC2046
     try "natively, $size" 60 real env RANK=0 WORLD_SIZE=1 LOCAL_RANK=0 MASTER_ADDR=127.0.0.1 MASTER_PORT=29501 "$PYTHON" $(program_file train_on_gpu.py) $size
     { echo "== natively, $size"; cat "$SAID"; } >>"$OUT/execute.txt"
@@ -249,8 +251,8 @@ execute() {
     { echo "== processor, 4 ranks, $size"; cat "$SAID"; } >>"$OUT/execute.txt"
     # shellcheck disable=SC2086
     for ranks in 1 4; do
-      TRAIN_OPTIONS=
-      train "$size" $ranks $size || { TRAIN_OPTIONS='--nccl native'; train "$size, NCCL's own" $ranks $size; }
+      # What fails is tried once more, with the name of the kernel that fails.
+      train "$size" $ranks $size || { EXECUTE_OPTIONS=--synchronous; train "$size, waiting" $ranks $size; EXECUTE_OPTIONS=; }
     done
   done
   # shellcheck disable=SC2046

@@ -118,6 +118,16 @@ AddressSpace::Fault AddressSpace::Check(uint64_t va, uint64_t length) {
   return std::nullopt;
 }
 
+void AddressSpace::Bring(uint64_t va, uint64_t length) {
+  while (length > 0) {
+    const auto piece = Find(va);
+    if (!piece) return;
+    const uint64_t step = std::min(length, piece->length);
+    if (DeviceMemory* const device = piece->memory->AsDevice()) device->Bring(piece->offset, step);
+    va += step, length -= step;
+  }
+}
+
 AddressSpace::Fault AddressSpace::Read(uint64_t va, void* out, uint64_t length) {
   auto* to = static_cast<uint8_t*>(out);
   while (length > 0) {

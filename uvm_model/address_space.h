@@ -48,6 +48,9 @@ class AddressSpace {
   // Is every byte of [va, va + length) mapped? Returns the first that is not.
   Fault Check(uint64_t va, uint64_t length);
 
+  // What is mapped of it is read in pieces after this: it comes here at once, if it is elsewhere.
+  void Bring(uint64_t va, uint64_t length);
+
   // What becomes of the taint of bytes that are written (see Taint).
   enum class OnTaint { kClear, kKeep };
 

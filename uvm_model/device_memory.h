@@ -46,6 +46,10 @@ class DeviceMemory : public MemoryObject {
   // From now on somebody may have bytes of it in the place of this, who outlives this or is given
   // up before (nullptr). Who it is asks and is told at every access but of what follows.
   void set_elsewhere(Elsewhere* elsewhere) { elsewhere_ = elsewhere; }
+  // So that what follows finds all of it here.
+  void Bring(uint64_t offset, uint64_t length) {
+    if (elsewhere_ != nullptr) elsewhere_->Bring(*this, offset, length);
+  }
   bool ReadHere(uint64_t offset, void* out, uint64_t length);
   bool WriteHere(uint64_t offset, const void* data, uint64_t length);
   Run RunHere(uint64_t offset, uint64_t length);
@@ -86,9 +90,6 @@ class DeviceMemory : public MemoryObject {
   uint8_t* Own(uint64_t number, bool keep);
   bool WriteIn(uint64_t number, uint64_t into, const uint8_t* data, uint64_t length);
   const uint8_t* HereAt(uint64_t offset, uint64_t length, uint64_t* contiguous);
-  void Bring(uint64_t offset, uint64_t length) {
-    if (elsewhere_ != nullptr) elsewhere_->Bring(*this, offset, length);
-  }
   void Take(uint64_t offset, uint64_t length) {
     if (elsewhere_ != nullptr) elsewhere_->Take(*this, offset, length);
   }

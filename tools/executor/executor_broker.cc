@@ -58,7 +58,7 @@ absl::Status StartOne(const std::string& worker, const std::vector<std::string>&
       posix_spawn(&process, arguments[0], &actions, nullptr, arguments.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
   if (error != 0) return absl::InternalError(absl::StrCat("posix_spawn: ", strerror(error)));
-  return executor::SendDescriptors(STDOUT_FILENO, "space\n", ours.get(), memory.get());
+  return executor::SendDescriptors(STDOUT_FILENO, "space\n", {ours.get(), memory.get()});
 }
 
 }  // namespace
@@ -67,7 +67,7 @@ int RunExecutorBroker(const std::string& worker, const std::vector<std::string>&
   signal(SIGCHLD, SIG_IGN);  // nobody asks how they ended
   for (std::string line; std::getline(std::cin, line);) {
     if (const auto status = StartOne(worker, options); !status.ok()) {
-      if (!executor::SendDescriptors(STDOUT_FILENO, absl::StrCat(status.message(), "\n"), -1, -1)
+      if (!executor::SendDescriptors(STDOUT_FILENO, absl::StrCat(status.message(), "\n"), {})
                .ok()) {
         return 1;
       }

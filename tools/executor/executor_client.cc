@@ -47,11 +47,24 @@ class ProcessSpace : public RemoteSpace {
   }
   ~ProcessSpace() override { munmap(shared_, executor::kSharedBytes); }
 
-  absl::Status Map(uint64_t address, uint64_t pieces) override {
-    return Ask({.kind = Kind::kMap, .address = address, .count = pieces});
+  absl::Status Reserve(uint64_t address) override {
+    return Ask({.kind = Kind::kReserve, .address = address});
   }
-  absl::Status Unmap(uint64_t address, uint64_t pieces) override {
-    return Send({.kind = Kind::kUnmap, .address = address, .count = pieces});
+  absl::Status Map(uint64_t address) override {
+    return Send({.kind = Kind::kMap, .address = address});
+  }
+  absl::Status Unmap(uint64_t address) override {
+    return Send({.kind = Kind::kUnmap, .address = address});
+  }
+  absl::Status MapHost(uint64_t address, uint64_t bytes, int file, uint64_t offset) override {
+    const Request request = {
+        .kind = Kind::kMapHost, .address = address, .bytes = bytes, .place = offset};
+    auto status = executor::SendDescriptors(
+        socket_.get(), {reinterpret_cast<const char*>(&request), sizeof request}, {file});
+    return status.ok() ? Answered() : status;
+  }
+  absl::Status UnmapHost(uint64_t address, uint64_t bytes) override {
+    return Send({.kind = Kind::kUnmapHost, .address = address, .bytes = bytes});
   }
   absl::Status Put(uint64_t address, uint64_t bytes,
                    absl::FunctionRef<void(uint8_t*)> fill) override {
@@ -83,9 +96,32 @@ class ProcessSpace : public RemoteSpace {
                  .place = value,
                  .count = pattern.size()});
   }
+  absl::StatusOr<uint64_t> Know(const KernelImage& of, const std::string& symbol) override {
+    const auto image = of.place();
+    const auto known = kernels_.find({image, symbol});
+    if (known != kernels_.end()) {
+      if (known->second.why_not.empty()) return known->second.number;
+      return absl::NotFoundError(known->second.why_not);
+    }
+    Kernel& kernel = kernels_[{image, symbol}];
+    kernel.number = kernels_.size();
+    const auto [sent, is_new] = images_.try_emplace(image, images_.size() + 1);
+    if (is_new) {
+      const auto cubin = of.Read();
+      if (!cubin) {
+        kernel.why_not = "its library cannot be read any more";
+        return absl::NotFoundError(kernel.why_not);
+      }
+      auto status = Send({.kind = Kind::kImage, .count = sent->second}, *cubin);
+      if (!status.ok()) return status;
+    }
+    const auto status = Ask({.kind = Kind::kKernel, .place = sent->second, .count = kernel.number},
+                            {reinterpret_cast<const uint8_t*>(symbol.data()), symbol.size()});
+    if (absl::IsNotFound(status)) kernel.why_not = std::string(status.message());
+    if (!status.ok()) return status;
+    return kernel.number;
+  }
   absl::Status Launch(const RemoteLaunch& launch) override {
-    const auto kernel = KernelOf(launch);
-    if (!kernel.ok()) return kernel.status();
     executor::LaunchHead head = {};
     std::copy(launch.grid.begin(), launch.grid.end(), head.grid);
     std::copy(launch.block.begin(), launch.block.end(), head.block);
@@ -96,7 +132,7 @@ class ProcessSpace : public RemoteSpace {
     message_.resize(sizeof head + launch.parameters.size());
     memcpy(message_.data(), &head, sizeof head);
     std::copy(launch.parameters.begin(), launch.parameters.end(), message_.begin() + sizeof head);
-    return Send({.kind = Kind::kLaunch, .count = *kernel}, message_);
+    return Send({.kind = Kind::kLaunch, .count = launch.kernel}, message_);
   }
   absl::Status Finish() override { return Ask({.kind = Kind::kFinish}); }
 
@@ -118,36 +154,12 @@ class ProcessSpace : public RemoteSpace {
   }
   absl::Status Ask(const Request& request, absl::Span<const uint8_t> rest = {}) {
     if (auto status = Send(request, rest); !status.ok()) return status;
+    return Answered();
+  }
+  absl::Status Answered() {
     Answer answer;
     std::string said;
     return Receive(kToWork, answer, said);
-  }
-
-  absl::StatusOr<uint64_t> KernelOf(const RemoteLaunch& launch) {
-    const auto image = launch.image->place();
-    const auto known = kernels_.find({image, *launch.symbol});
-    if (known != kernels_.end()) {
-      if (known->second.why_not.empty()) return known->second.number;
-      return absl::NotFoundError(known->second.why_not);
-    }
-    Kernel& kernel = kernels_[{image, *launch.symbol}];
-    kernel.number = kernels_.size();
-    const auto [sent, is_new] = images_.try_emplace(image, images_.size() + 1);
-    if (is_new) {
-      const auto cubin = launch.image->Read();
-      if (!cubin) {
-        kernel.why_not = "its library cannot be read any more";
-        return absl::NotFoundError(kernel.why_not);
-      }
-      auto status = Send({.kind = Kind::kImage, .count = sent->second}, *cubin);
-      if (!status.ok()) return status;
-    }
-    const auto status =
-        Ask({.kind = Kind::kKernel, .place = sent->second, .count = kernel.number},
-            {reinterpret_cast<const uint8_t*>(launch.symbol->data()), launch.symbol->size()});
-    if (absl::IsNotFound(status)) kernel.why_not = std::string(status.message());
-    if (!status.ok()) return status;
-    return kernel.number;
   }
 
   struct Kernel {

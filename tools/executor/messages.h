@@ -8,16 +8,19 @@
 namespace phantora::executor {
 
 enum class Kind : uint32_t {
-  kMap,     // address, count: pieces; answered
-  kUnmap,   // address, count: pieces
-  kPut,     // address, bytes; place: in the shared memory
-  kGet,     // address, bytes; answered, bytes are at the shared memory's kGetAt
-  kCopy,    // address, bytes; place: address to copy from
-  kFill,    // address, bytes; place: the pattern; count: its bytes
-  kImage,   // count: its number; a cubin follows
-  kKernel,  // count: its number; place: the image's; its symbol follows; answered
-  kLaunch,  // count: the kernel's number; LaunchHead and parameters follow
-  kFinish,  // answered
+  kReserve,    // address; answered
+  kMap,        // address
+  kUnmap,      // address
+  kMapHost,    // address, bytes; place: in the file, whose descriptor comes along; answered
+  kUnmapHost,  // address, bytes
+  kPut,        // address, bytes; place: in the shared memory
+  kGet,        // address, bytes; answered, bytes are at the shared memory's kGetAt
+  kCopy,       // address, bytes; place: address to copy from
+  kFill,       // address, bytes; place: the pattern; count: its bytes
+  kImage,      // count: its number; a cubin follows
+  kKernel,     // count: its number; place: the image's; its symbol follows; answered
+  kLaunch,     // count: the kernel's number; LaunchHead and parameters follow
+  kFinish,     // answered
 };
 
 // Of a run's. `following` bytes come behind it.

@@ -17,16 +17,20 @@ class SpaceMemory {
       : api_(*api), stream_(stream) {
     access_.location.id = device;
   }
-  // Zeros, in the order of the stream, in pieces of 2 MiB. Errors: OUT_OF_RANGE: the driver library
-  // has its own there; ALREADY_EXISTS: something else of this process lies there;
-  // RESOURCE_EXHAUSTED: there is no more memory.
-  absl::Status Map(uint64_t address, uint64_t pieces);
+  // Whether a piece of 2 MiB may be there. Errors: OUT_OF_RANGE: the driver library has its own
+  // there; ALREADY_EXISTS: something else of this process lies there.
+  absl::Status Reserve(uint64_t address);
+  // Zeros, in the order of the stream. Errors: there is no more memory.
+  absl::Status Map(uint64_t address);
   // When all that was begun is over.
-  absl::Status Unmap(uint64_t address, uint64_t pieces);
+  absl::Status Unmap(uint64_t address);
+  // Of a file, which the GPU reads and writes. Errors: as Reserve; FAILED_PRECONDITION: the driver
+  // refuses.
+  absl::Status MapHost(uint64_t address, uint64_t bytes, int file, uint64_t offset);
+  absl::Status UnmapHost(uint64_t address, uint64_t bytes);
 
  private:
-  bool Reserve(uint64_t address);
-  absl::Status MapPiece(uint64_t address);
+  bool TryReserve(uint64_t address);
 
   const cuda::Api& api_;
   const cuda::Stream stream_;

@@ -68,16 +68,23 @@ class SpaceWorker {
 
   // Whether it is one that is answered.
   static bool IsAnswered(Kind kind) {
-    return kind == Kind::kMap || kind == Kind::kGet || kind == Kind::kKernel ||
-           kind == Kind::kFinish;
+    return kind == Kind::kReserve || kind == Kind::kMapHost || kind == Kind::kGet ||
+           kind == Kind::kKernel || kind == Kind::kFinish;
   }
 
-  absl::Status Do(const Request& request, const std::vector<uint8_t>& rest) {
+  // `file`: that came along.
+  absl::Status Do(const Request& request, const std::vector<uint8_t>& rest, const UniqueFd& file) {
     switch (request.kind) {
+      case Kind::kReserve:
+        return memory_->Reserve(request.address);
       case Kind::kMap:
-        return memory_->Map(request.address, request.count);
+        return memory_->Map(request.address);
       case Kind::kUnmap:
-        return memory_->Unmap(request.address, request.count);
+        return memory_->Unmap(request.address);
+      case Kind::kMapHost:
+        return memory_->MapHost(request.address, request.bytes, file.get(), request.place);
+      case Kind::kUnmapHost:
+        return memory_->UnmapHost(request.address, request.bytes);
       case Kind::kPut:
         if (!IsIn(request.place, request.bytes)) return absl::InvalidArgumentError("a put");
         return api_.Check(
@@ -243,18 +250,22 @@ int RunSpaceWorker(int most_seconds, bool synchronous) {
   std::vector<uint8_t> rest;
   for (;;) {
     Request request;
-    if (!executor::ReceiveAll(executor::kSocketFd, &request, sizeof request, kForever).ok()) break;
+    UniqueFd file;
+    if (!executor::ReceiveAll(executor::kSocketFd, &request, sizeof request, kForever, &file)
+             .ok()) {
+      break;
+    }
     if (request.following > kMostFollowing) break;
     rest.resize(request.following);
     if (!executor::ReceiveAll(executor::kSocketFd, rest.data(), rest.size(), kForever).ok()) break;
     watch.Begin();
     // After an error nothing is done any more.
-    const absl::Status done = status.ok() ? worker.Do(request, rest) : status;
+    const absl::Status done = status.ok() ? worker.Do(request, rest, file) : status;
     watch.End();
     const bool answered = SpaceWorker::IsAnswered(request.kind);
     // What was asked for and cannot be is no error of what follows.
     const bool stays = absl::IsNotFound(done) || absl::IsAlreadyExists(done) ||
-                       absl::IsOutOfRange(done) || absl::IsResourceExhausted(done);
+                       absl::IsFailedPrecondition(done) || absl::IsOutOfRange(done);
     if (!done.ok() && !(answered && stays)) status = done;
     if (answered && !Say(done, std::string(done.message()), 0).ok()) break;
   }

@@ -55,11 +55,44 @@ absl::Status SendAll(int socket, const void* head, size_t head_bytes, const void
   return absl::OkStatus();
 }
 
-absl::Status ReceiveAll(int socket, void* to, size_t bytes, std::chrono::milliseconds timeout) {
+namespace {
+
+constexpr size_t kMostDescriptors = 2;
+
+// Of a message's control data.
+size_t TakeDescriptors(msghdr& message, UniqueFd* to, size_t most) {
+  size_t count = 0;
+  for (cmsghdr* head = CMSG_FIRSTHDR(&message); head != nullptr;
+       head = CMSG_NXTHDR(&message, head)) {
+    if (head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS) continue;
+    const size_t here = (head->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (size_t i = 0; i < here; ++i) {
+      int descriptor;
+      memcpy(&descriptor, CMSG_DATA(head) + i * sizeof(int), sizeof descriptor);
+      UniqueFd owned(descriptor);
+      if (count < most) to[count++] = std::move(owned);
+    }
+  }
+  return count;
+}
+
+}  // namespace
+
+absl::Status ReceiveAll(int socket, void* to, size_t bytes, std::chrono::milliseconds timeout,
+                        UniqueFd* descriptor) {
   const auto deadline = Clock::now() + timeout;
   for (size_t got = 0; got < bytes;) {
-    const ssize_t some = recv(socket, static_cast<char*>(to) + got, bytes - got,
-                              timeout.count() < 0 ? 0 : MSG_DONTWAIT);
+    iovec place = {static_cast<char*>(to) + got, bytes - got};
+    alignas(cmsghdr) char control[CMSG_SPACE(kMostDescriptors * sizeof(int))] = {};
+    msghdr message = {};
+    message.msg_iov = &place;
+    message.msg_iovlen = 1;
+    if (descriptor != nullptr) {
+      message.msg_control = control;
+      message.msg_controllen = sizeof control;
+    }
+    const ssize_t some =
+        recvmsg(socket, &message, MSG_CMSG_CLOEXEC | (timeout.count() < 0 ? 0 : MSG_DONTWAIT));
     if (some < 0 && errno == EINTR) continue;
     if (some < 0 && errno == EAGAIN) {
       if (auto status = WaitFor(socket, POLLIN, deadline, timeout.count() < 0); !status.ok()) {
@@ -68,28 +101,30 @@ absl::Status ReceiveAll(int socket, void* to, size_t bytes, std::chrono::millise
       continue;
     }
     if (some <= 0) return absl::UnavailableError("its process has ended");
+    if (descriptor != nullptr) TakeDescriptors(message, descriptor, 1);
     got += static_cast<size_t>(some);
   }
   return absl::OkStatus();
 }
 
-absl::Status SendDescriptors(int socket, const std::string& line, int first, int second) {
-  const int descriptors[2] = {first, second};
-  iovec text = {const_cast<char*>(line.data()), line.size()};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof descriptors)] = {};
+absl::Status SendDescriptors(int socket, absl::string_view bytes,
+                             absl::Span<const int> descriptors) {
+  iovec text = {const_cast<char*>(bytes.data()), bytes.size()};
+  alignas(cmsghdr) char control[CMSG_SPACE(kMostDescriptors * sizeof(int))] = {};
+  const size_t size = std::min(descriptors.size(), kMostDescriptors) * sizeof(int);
   msghdr message = {};
   message.msg_iov = &text;
   message.msg_iovlen = 1;
-  if (first >= 0) {
+  if (size > 0) {
     message.msg_control = control;
-    message.msg_controllen = sizeof control;
+    message.msg_controllen = CMSG_SPACE(size);
     cmsghdr* const head = CMSG_FIRSTHDR(&message);
     head->cmsg_level = SOL_SOCKET;
     head->cmsg_type = SCM_RIGHTS;
-    head->cmsg_len = CMSG_LEN(sizeof descriptors);
-    memcpy(CMSG_DATA(head), descriptors, sizeof descriptors);
+    head->cmsg_len = CMSG_LEN(size);
+    memcpy(CMSG_DATA(head), descriptors.data(), size);
   }
-  if (sendmsg(socket, &message, MSG_NOSIGNAL) < 0) {
+  if (sendmsg(socket, &message, MSG_NOSIGNAL) != static_cast<ssize_t>(bytes.size())) {
     return absl::UnavailableError(absl::StrCat("sendmsg: ", strerror(errno)));
   }
   return absl::OkStatus();
@@ -100,10 +135,9 @@ absl::StatusOr<std::pair<UniqueFd, UniqueFd>> ReceiveDescriptors(
   if (auto status = WaitFor(socket, POLLIN, Clock::now() + timeout, false); !status.ok()) {
     return status;
   }
-  int descriptors[2] = {-1, -1};
   char line[1024];
   iovec text = {line, sizeof line};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof descriptors)] = {};
+  alignas(cmsghdr) char control[CMSG_SPACE(kMostDescriptors * sizeof(int))] = {};
   msghdr message = {};
   message.msg_iov = &text;
   message.msg_iovlen = 1;
@@ -111,19 +145,13 @@ absl::StatusOr<std::pair<UniqueFd, UniqueFd>> ReceiveDescriptors(
   message.msg_controllen = sizeof control;
   const ssize_t got = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
   if (got <= 0) return absl::UnavailableError("its process has ended");
-  for (cmsghdr* head = CMSG_FIRSTHDR(&message); head != nullptr;
-       head = CMSG_NXTHDR(&message, head)) {
-    if (head->cmsg_level == SOL_SOCKET && head->cmsg_type == SCM_RIGHTS &&
-        head->cmsg_len == CMSG_LEN(sizeof descriptors)) {
-      memcpy(descriptors, CMSG_DATA(head), sizeof descriptors);
-    }
+  UniqueFd descriptors[kMostDescriptors];
+  if (TakeDescriptors(message, descriptors, kMostDescriptors) == kMostDescriptors) {
+    return std::pair(std::move(descriptors[0]), std::move(descriptors[1]));
   }
-  if (descriptors[0] < 0) {
-    std::string said(line, static_cast<size_t>(got));
-    while (!said.empty() && said.back() == '\n') said.pop_back();
-    return absl::UnavailableError(said);
-  }
-  return std::pair(UniqueFd(descriptors[0]), UniqueFd(descriptors[1]));
+  std::string said(line, static_cast<size_t>(got));
+  while (!said.empty() && said.back() == '\n') said.pop_back();
+  return absl::UnavailableError(said);
 }
 
 }  // namespace phantora::executor

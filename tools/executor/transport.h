@@ -10,6 +10,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "trap/linux/unique_fd.h"
 
 namespace phantora::executor {
@@ -18,12 +20,14 @@ namespace phantora::executor {
 // reads nothing for so long.
 absl::Status SendAll(int socket, const void* head, size_t head_bytes, const void* rest,
                      size_t rest_bytes, std::chrono::milliseconds timeout);
-// Errors: as before. `timeout` below zero: none.
-absl::Status ReceiveAll(int socket, void* to, size_t bytes, std::chrono::milliseconds timeout);
+// Errors: as before. `timeout` below zero: none. `descriptor`: what came along, if anything did.
+absl::Status ReceiveAll(int socket, void* to, size_t bytes, std::chrono::milliseconds timeout,
+                        UniqueFd* descriptor = nullptr);
 
-// Two descriptors, with a line of text.
-absl::Status SendDescriptors(int socket, const std::string& line, int first, int second);
-// What came instead is the error's text.
+// Descriptors, at most two, with some bytes (at most what a socket takes at once).
+absl::Status SendDescriptors(int socket, absl::string_view bytes,
+                             absl::Span<const int> descriptors);
+// Two of them. What came instead is the error's text.
 absl::StatusOr<std::pair<UniqueFd, UniqueFd>> ReceiveDescriptors(int socket,
                                                                  std::chrono::milliseconds timeout);
 

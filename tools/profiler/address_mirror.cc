@@ -122,9 +122,11 @@ std::string WhatLiesAt(uint64_t begin, uint64_t end) {
       continue;
     }
     any = true;
-    // Reserved, or mapped from one of its files.
+    // Reserved, or mapped from one of its files; on an emulated GPU those are the emulator's.
     const bool reserved = std::string_view(permissions).substr(0, 3) == "---";
-    if (!reserved && line.find("/dev/", static_cast<size_t>(name)) == std::string::npos) {
+    const std::string_view file = std::string_view(line).substr(static_cast<size_t>(name));
+    if (!reserved && file.find("/dev/") == file.npos &&
+        file.find("/memfd:phantora-") == file.npos) {
       return line;
     }
   }

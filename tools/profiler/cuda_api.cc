@@ -41,6 +41,8 @@ absl::StatusOr<Api> Api::Load() {
   find("cuEventSynchronize", api.EventSynchronize);
   find("cuEventElapsedTime", api.EventElapsedTime);
   find("cuMemHostAlloc", api.MemHostAlloc);
+  find("cuMemHostRegister_v2", api.MemHostRegister);
+  find("cuMemHostUnregister", api.MemHostUnregister);
   find("cuMemHostGetDevicePointer_v2", api.MemHostGetDevicePointer);
   find("cuMemcpyHtoD_v2", api.MemcpyHtoD);
   find("cuMemcpyHtoDAsync_v2", api.MemcpyHtoDAsync);

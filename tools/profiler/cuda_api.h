@@ -28,7 +28,7 @@ inline constexpr int kClockRate = 13, kMultiprocessors = 16, kSharedPerBlockOptI
                      kReservedSharedPerBlock = 111;
 inline constexpr int kFunctionSharedBytes = 1, kFunctionMaxDynamicShared = 8,
                      kFunctionNonPortableCluster = 14;
-inline constexpr unsigned kHostAllocDeviceMap = 2;
+inline constexpr unsigned kHostAllocDeviceMap = 2, kHostRegisterDeviceMap = 2;
 inline constexpr unsigned kWaitGreaterOrEqual = 0;
 
 struct Location {
@@ -99,6 +99,8 @@ struct Api {
   Result (*EventSynchronize)(Event);
   Result (*EventElapsedTime)(float* milliseconds, Event, Event);
   Result (*MemHostAlloc)(void**, size_t bytes, unsigned flags);
+  Result (*MemHostRegister)(void*, size_t bytes, unsigned flags);
+  Result (*MemHostUnregister)(void*);
   Result (*MemHostGetDevicePointer)(Pointer*, void*, unsigned flags);
   Result (*MemcpyHtoD)(Pointer, const void*, size_t bytes);
   Result (*MemcpyHtoDAsync)(Pointer, const void*, size_t bytes, Stream);

@@ -171,7 +171,7 @@ EmulatedCluster::EmulatedCluster(const Options& options, Parts parts)
                                             options.session->skipped, pages_, &EndIsAskedFor);
       if (options.executor != nullptr) {
         execution_->UseGpu(std::make_unique<RealExecution>(
-            options.executor, ExecutorMemory(*options.executor, *options.session)));
+            options.executor, ExecutorMemory(*options.executor, *options.session), pages_));
       }
       services_.execution = execution_.get();
     }

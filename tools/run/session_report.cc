@@ -182,11 +182,11 @@ std::string SessionReport::ExecutedKernels() const {
     absl::StrAppendFormat(&text,
                           ", %d of them by the %s here (%d MiB of its memory at most; %.1f GB went "
                           "there, %.1f GB came back, "
-                          "%d times 2 MiB had to make room)",
+                          "%d times a context had to wait for its turn)",
                           counters.by_gpu, real->gpu_name(),
                           memory.most_pieces * (RemoteSpace::kPiece >> 20),
                           static_cast<double>(memory.put) * 1e-9,
-                          static_cast<double>(memory.got) * 1e-9, memory.evicted);
+                          static_cast<double>(memory.got) * 1e-9, memory.turns);
   }
   if (counters.skipped() == 0) return text;
   absl::StrAppend(&text, ", ", counters.skipped(), " were not:");

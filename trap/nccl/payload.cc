@@ -151,6 +151,7 @@ void Payload::Reduce(absl::Span<const NcclShare> shares, uint64_t bytes) {
       receivers.push_back(share);
     }
   }
+  for (const NcclShare& share : shares) MemoryOf(share).Bring(share.entry.send, input);
   // In pieces: what is reduced may be as large as a GPU. A piece is read from all before it is
   // written, and nobody reads it again, so that ranks may reduce in place.
   for (uint64_t part = 0; part < input; part += bytes) {

@@ -6,6 +6,7 @@
 #include <array>
 #include <optional>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "trap/log.h"
@@ -167,9 +168,9 @@ std::optional<Progress> KernelExecution::RunByGpu(ExecutionContext& context, Pro
   const auto triple = [](const Qmd::Dims& dims) {
     return std::array<uint32_t, 3>{dims.x, dims.y, dims.z};
   };
-  RealLaunch wanted = {.launch = {.image = launch.image,
-                                  .symbol = launch.symbol,
-                                  .grid = triple(qmd.grid),
+  RealLaunch wanted = {.image = launch.image,
+                       .symbol = launch.symbol,
+                       .launch = {.grid = triple(qmd.grid),
                                   .block = triple(qmd.block),
                                   .cluster = triple(qmd.cluster),
                                   .shared_bytes = qmd.shared_bytes,
@@ -192,7 +193,9 @@ std::optional<Progress> KernelExecution::RunByGpu(ExecutionContext& context, Pro
     LogWarning(absl::StrCat(
         "process ", context.process, ": kernel ", launch.title,
         " ends its context, as the real GPU's has failed: ", std::string(status.message())));
-    return context.Fail(kGrException, qmd.program, "a kernel failed on the real GPU");
+    const bool unmapped = absl::StrContains(status.message(), "ILLEGAL_ADDRESS");
+    return context.Fail(unmapped ? kMmuFault : kGrException, qmd.program,
+                        "a kernel failed on the real GPU");
   }
   if (not_by_gpu_.size() < kMostRefusals) {
     ++not_by_gpu_[{launch.title, std::string(status.message())}];

@@ -117,7 +117,7 @@ Progress QmdQueue::Execute(ExecutionContext& context, const Running& running) {
                   .rule = &known.rule,
                   .parameter_bytes = known.parameter_bytes,
                   .symbol = &known.symbol,
-                  .image = known.image.get()});
+                  .image = known.image});
   }
   CarryOutSmall(context, running);
   return Progress::kDone;

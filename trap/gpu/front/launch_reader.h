@@ -29,7 +29,7 @@ struct NamedLaunch {
   uint32_t parameter_bytes = 0;    // 0: nobody knows
   // Its mangled name, and the cubin that it was loaded from; nullptr: nobody knows.
   const std::string* symbol = nullptr;
-  const KernelImage* image = nullptr;
+  std::shared_ptr<const KernelImage> image = nullptr;
 
   WorkFamily family() const { return rule == nullptr ? WorkFamily::kUnknown : rule->family(); }
   // By its rule, if there is one.

@@ -16,13 +16,15 @@ namespace {
 constexpr uint64_t kMostSearched = 1 << 20;
 // A copy or fill of less is done here.
 constexpr uint64_t kWorthIt = 4096;
+// Of the host's memory in one mapping: all of it is pinned.
+constexpr uint64_t kMostHost = uint64_t{16} << 30;
 
 }  // namespace
 
 class RealMemory::Space : public SpaceElsewhere {
  public:
   Space(RealMemory* owner, AddressSpace* memory, std::unique_ptr<RemoteSpace> remote)
-      : owner_(owner), memory_(memory), remote_(std::move(remote)) {}
+      : owner_(owner), memory_(memory), remote_(std::move(remote), owner->store_) {}
 
   bool Copy(uint64_t destination, uint64_t source, uint64_t length) override;
   bool Fill(uint64_t address, uint64_t length, const std::vector<uint8_t>& pattern,
@@ -41,22 +43,30 @@ class RealMemory::Space : public SpaceElsewhere {
 
   RealMemory* const owner_;
   AddressSpace* const memory_;
-  std::unique_ptr<RemoteSpace> remote_;
+  WaitingSpace remote_;
   absl::Status status_;
   bool ending_ = false;
+  bool counted_ = true;  // its pieces are there: it is awake, and not lost
   uint64_t last_launch_ = 0;
   std::map<uint64_t, std::unique_ptr<Unit>> units_;  // by address
   struct Piece {
     int units = 0;
     bool zeros = true;  // nothing has been in it
   };
-  std::map<uint64_t, Piece> pieces_;         // by address; that are there
-  std::vector<Unit*> fresh_;                 // of which some pages are here
-  std::map<uint64_t, uint64_t> away_;        // begin to end: they had to make room
-  std::map<DeviceMemory*, bool> kept_here_;  // are the driver's own
+  std::map<uint64_t, Piece> pieces_;                    // by address
+  std::vector<Unit*> fresh_;                            // of which some pages are here
+  absl::flat_hash_map<DeviceMemory*, bool> kept_here_;  // are the driver's own
+  // Of memory of the host, by address: bytes, and why it cannot be there.
+  struct Host {
+    uint64_t bytes;
+    absl::Status status;
+  };
+  std::map<uint64_t, Host> hosts_;
+  bool uses_host_ = false;  // the launch at hand may
 };
 
-RealMemory::RealMemory(RemoteGpu* gpu, uint64_t most) : gpu_(gpu), most_pieces_(most / kPiece) {}
+RealMemory::RealMemory(RemoteGpu* gpu, uint64_t most, std::shared_ptr<PageStore> store)
+    : gpu_(gpu), most_pieces_(most / kPiece), store_(std::move(store)) {}
 
 RealMemory::~RealMemory() {
   for (auto& [memory, space] : spaces_) memory->set_elsewhere(nullptr);
@@ -74,8 +84,14 @@ absl::StatusOr<RealMemory::Space*> RealMemory::SpaceOf(AddressSpace& memory) {
   return result;
 }
 
-RemoteSpace& RealMemory::remote(Space& space) { return *space.remote_; }
-absl::Status RealMemory::StatusOf(const Space& space) const { return space.status_; }
+absl::StatusOr<uint64_t> RealMemory::Know(Space& space, const KernelImage& image,
+                                          const std::string& symbol) {
+  if (!space.status_.ok()) return absl::UnavailableError(space.status_.message());
+  auto number = space.remote_.Know(image, symbol);
+  if (number.ok() || absl::IsNotFound(number.status())) return number;
+  Lose(space, number.status());
+  return absl::UnavailableError(number.status().message());
+}
 
 void RealMemory::KeepFromGpu(Space& space, uint64_t address) {
   const auto piece = space.memory_->Find(address);
@@ -94,8 +110,46 @@ void RealMemory::KeepHere(Space& space, DeviceMemory& memory) {
 void RealMemory::Lose(Space& space, const absl::Status& status) {
   if (!space.status_.ok()) return;
   space.status_ = status;
+  if (std::exchange(space.counted_, false)) counters_.pieces -= space.pieces_.size();
   LogError(absl::StrCat("the GPU that executes kernels is lost for one of the ranks' contexts: ",
                         std::string(status.message())));
+}
+
+// Turns.
+
+absl::Status RealMemory::TooLarge() const {
+  return absl::ResourceExhaustedError(absl::StrFormat(
+      "the memory of its context does not fit into %d MiB of the GPU that executes kernels",
+      most_pieces_ * (kPiece >> 20)));
+}
+
+absl::Status RealMemory::MakeRoom(Space& space, uint64_t pieces) {
+  if (pieces > most_pieces_) return TooLarge();
+  while (counters_.pieces + pieces > most_pieces_) {
+    Space* oldest = nullptr;
+    for (auto& [memory, other] : spaces_) {
+      if (other.get() == &space || !other->counted_ || other->pieces_.empty()) continue;
+      if (oldest == nullptr || other->last_launch_ < oldest->last_launch_) oldest = other.get();
+    }
+    if (oldest == nullptr) return TooLarge();
+    ++counters_.turns;
+    if (auto status = oldest->remote_.Sleep(); !status.ok()) {
+      Lose(*oldest, status);
+    } else {
+      oldest->counted_ = false;
+      counters_.pieces -= oldest->pieces_.size();
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RealMemory::Wake(Space& space) {
+  if (space.remote_.is_awake()) return absl::OkStatus();
+  if (auto status = MakeRoom(space, space.pieces_.size()); !status.ok()) return status;
+  counters_.pieces += space.pieces_.size();
+  counters_.most_pieces = std::max(counters_.most_pieces, counters_.pieces);
+  space.counted_ = true;
+  return space.remote_.Wake();
 }
 
 // Units.
@@ -133,14 +187,16 @@ void RealMemory::Get(Unit& unit, size_t first, size_t pages) {
     while (end < first + pages && !unit.here[end]) ++end;
     const uint64_t bytes = (end - page) * kPage;
     if (space.status_.ok()) {
-      const auto got = space.remote_->Get(unit.address + page * kPage, bytes);
-      if (!got.ok()) {
-        Lose(space, got.status());
-      } else {
+      absl::Status status = space.remote_.has_notes() ? Wake(space) : absl::OkStatus();
+      if (status.ok()) {
+        status = space.remote_.Get(unit.address + page * kPage, bytes, [&](const uint8_t* data) {
+          return unit.memory->WriteHere(unit.offset + page * kPage, data, bytes);
+        });
+      }
+      if (status.ok()) {
         counters_.got += bytes;
-        if (!unit.memory->WriteHere(unit.offset + page * kPage, got->data(), bytes)) {
-          Lose(space, absl::ResourceExhaustedError("the host has no memory left for its results"));
-        }
+      } else {
+        Lose(space, status);
       }
     }
     for (; page < end; ++page) unit.here.set(page);
@@ -155,49 +211,23 @@ void RealMemory::Remove(Unit& unit, bool keep) {
   const auto units = units_.find(unit.memory);
   if (units != units_.end()) units->second.erase(unit.offset);
   const uint64_t piece = unit.address / kPiece * kPiece;
-  const auto of = space.pieces_.find(piece);
-  if (of != space.pieces_.end()) of->second.zeros = false;
-  if (of != space.pieces_.end() && --of->second.units == 0) {
-    space.pieces_.erase(of);
-    --counters_.pieces;
+  Space::Piece& of = space.pieces_[piece];
+  of.zeros = false;
+  if (--of.units == 0) {
+    // What is noted may be about it.
+    if (space.status_.ok() && !space.ending_ && space.remote_.has_notes()) {
+      if (auto status = Wake(space); !status.ok()) Lose(space, status);
+    }
+    if (space.counted_) --counters_.pieces;
+    space.pieces_.erase(piece);
     if (space.status_.ok() && !space.ending_) {
-      if (auto status = space.remote_->Unmap(piece, 1); !status.ok()) Lose(space, status);
+      if (auto status = space.remote_.Unmap(piece); !status.ok()) Lose(space, status);
     }
   }
   space.units_.erase(unit.address);
 }
 
-void RealMemory::GiveUpPiece(Space& space, uint64_t piece) {
-  for (;;) {
-    auto at = space.units_.lower_bound(piece);
-    if (at == space.units_.end() || at->first >= piece + kPiece) return;
-    if (at->second->attached) {
-      uint64_t& end = space.away_[at->second->address];
-      end = std::max(end, at->second->address + at->second->length);
-    }
-    Remove(*at->second, true);
-  }
-}
-
 // What is to be there.
-
-absl::Status RealMemory::MakeRoom(Space& space) {
-  while (counters_.pieces >= most_pieces_) {
-    Space* oldest = nullptr;
-    for (auto& [memory, other] : spaces_) {
-      if (other.get() == &space || other->pieces_.empty()) continue;
-      if (oldest == nullptr || other->last_launch_ < oldest->last_launch_) oldest = other.get();
-    }
-    if (oldest == nullptr) {
-      return absl::ResourceExhaustedError(absl::StrFormat(
-          "the memory of its context does not fit into %d MiB of the GPU that executes kernels",
-          most_pieces_ * (kPiece >> 20)));
-    }
-    ++counters_.evicted;
-    GiveUpPiece(*oldest, oldest->pieces_.begin()->first);
-  }
-  return absl::OkStatus();
-}
 
 absl::Status RealMemory::AddUnit(Space& space, DeviceMemory& memory, uint64_t address,
                                  uint64_t offset, uint64_t length) {
@@ -217,17 +247,23 @@ absl::Status RealMemory::AddUnit(Space& space, DeviceMemory& memory, uint64_t ad
   for (Unit* const unit : others) Remove(*unit, true);
 
   if (!space.pieces_.contains(piece)) {
-    if (auto status = MakeRoom(space); !status.ok()) return status;
-    if (auto status = space.remote_->Map(piece, 1); absl::IsOutOfRange(status)) {
+    if (auto status = space.remote_.Reserve(piece); absl::IsOutOfRange(status)) {
       // It looked like an address, or this memory is the driver's here, too.
       KeepHere(space, memory);
       return absl::OkStatus();
     } else if (!status.ok()) {
       return status;
     }
-    ++counters_.pieces;
-    counters_.most_pieces = std::max(counters_.most_pieces, counters_.pieces);
+    if (space.pieces_.size() >= most_pieces_) return TooLarge();
+    if (space.counted_) {  // one that waits needs the room in its turn
+      if (auto status = MakeRoom(space, 1); !status.ok()) return status;
+      ++counters_.pieces;
+      counters_.most_pieces = std::max(counters_.most_pieces, counters_.pieces);
+    }
     space.pieces_[piece];
+    if (auto status = space.remote_.Map(piece); !status.ok()) {
+      return absl::UnavailableError(status.message());
+    }
   }
   Space::Piece& in = space.pieces_[piece];
   ++in.units;
@@ -284,9 +320,7 @@ absl::Status RealMemory::Add(Space& space, uint64_t address) {
   const auto at = space.memory_->Find(address);
   if (!at) return absl::OkStatus();
   DeviceMemory* const memory = at->memory->AsDevice();
-  if (memory == nullptr) {
-    return absl::FailedPreconditionError("it may use memory of the host");
-  }
+  if (memory == nullptr) return AddHost(space, address);
   if (space.kept_here_.contains(memory)) return absl::OkStatus();
   // A tensor may lie in several mappings.
   const auto can_be = [&](uint64_t where) {
@@ -305,6 +339,32 @@ absl::Status RealMemory::Add(Space& space, uint64_t address) {
   return AddMapping(space, begin, end - begin);
 }
 
+absl::Status RealMemory::AddHost(Space& space, uint64_t address) {
+  const auto mapping = space.memory_->MappingAt(address);
+  const auto at = space.memory_->Find(mapping->first);
+  const auto known = space.hosts_.find(mapping->first);
+  if (known != space.hosts_.end() && known->second.bytes == mapping->second) {
+    space.uses_host_ |= known->second.status.ok();
+    // The driver's own: it looked like an address.
+    return absl::IsOutOfRange(known->second.status) ? absl::OkStatus() : known->second.status;
+  }
+  absl::Status status;
+  const int file = at->memory->kind() == MemoryKind::kVidmem ? -1 : at->memory->MappableFd();
+  if (file < 0) {
+    status = absl::FailedPreconditionError("it may use memory of the process itself");
+  } else if (mapping->first % kPage != 0 || at->offset % kPage != 0 ||
+             mapping->second % kPage != 0 || mapping->second > kMostHost) {
+    status = absl::FailedPreconditionError("it may use memory of the host");
+  } else {
+    status = space.remote_.MapHost(mapping->first, mapping->second, file, at->offset);
+    if (absl::IsUnavailable(status)) return status;
+    if (absl::IsAlreadyExists(status)) status = absl::FailedPreconditionError(status.message());
+  }
+  space.hosts_[mapping->first] = {mapping->second, status};
+  space.uses_host_ |= status.ok();
+  return absl::IsOutOfRange(status) ? absl::OkStatus() : status;
+}
+
 absl::Status RealMemory::PutFresh(Space& space, Unit& unit, std::vector<uint64_t>& found) {
   const size_t pages = unit.length / kPage;
   const Pages wanted = unit.here & ~unit.there;
@@ -317,7 +377,7 @@ absl::Status RealMemory::PutFresh(Space& space, Unit& unit, std::vector<uint64_t
     size_t end = page + 1;
     while (end < pages && wanted[end]) ++end;
     const uint64_t bytes = (end - page) * kPage;
-    auto status = space.remote_->Put(unit.address + page * kPage, bytes, [&](uint8_t* to) {
+    auto status = space.remote_.Put(unit.address + page * kPage, bytes, [&](uint8_t* to) {
       unit.memory->ReadHere(unit.offset + page * kPage, to, bytes);
       if (bytes_wanted > kMostSearched) return;
       for (uint64_t at = 0; at < bytes; at += sizeof(uint64_t)) {
@@ -334,16 +394,34 @@ absl::Status RealMemory::PutFresh(Space& space, Unit& unit, std::vector<uint64_t
   return absl::OkStatus();
 }
 
-absl::Status RealMemory::Prepare(Space& space, absl::Span<const uint64_t> addresses) {
+absl::Status RealMemory::Launch(Space& space, const RemoteLaunch& launch,
+                                absl::Span<const uint64_t> addresses) {
   if (!space.status_.ok()) return absl::UnavailableError(space.status_.message());
   space.last_launch_ = ++launches_;
-  const auto away = std::exchange(space.away_, {});
-  for (const auto& [begin, end] : away) {
-    if (auto status = AddMapping(space, begin, end - begin); !status.ok()) {
-      space.away_.insert(away.begin(), away.end());
-      return status;
-    }
+  space.uses_host_ = false;
+  absl::Status status = Prepare(space, addresses);
+  if (absl::IsFailedPrecondition(status) || absl::IsAlreadyExists(status) ||
+      absl::IsResourceExhausted(status)) {
+    return status;
   }
+  // Who waits and could be there need not wait.
+  const bool fits = counters_.pieces + space.pieces_.size() <= most_pieces_;
+  if (status.ok() && !space.remote_.is_awake() &&
+      (fits || space.uses_host_ || space.remote_.is_full())) {
+    status = Wake(space);
+  }
+  if (status.ok()) status = space.remote_.Launch(launch);
+  // What the host's processor sees next must have happened.
+  if (status.ok() && space.uses_host_) status = space.remote_.Finish();
+  if (!status.ok()) {
+    Lose(space, status);
+    return absl::UnavailableError(status.message());
+  }
+  NothingHere(space);
+  return absl::OkStatus();
+}
+
+absl::Status RealMemory::Prepare(Space& space, absl::Span<const uint64_t> addresses) {
   std::vector<uint64_t> wanted(addresses.begin(), addresses.end());
   bool given = true;
   while (!wanted.empty()) {
@@ -357,16 +435,14 @@ absl::Status RealMemory::Prepare(Space& space, absl::Span<const uint64_t> addres
     const std::vector<Unit*> fresh = space.fresh_;
     for (Unit* const unit : fresh) {
       if (!unit->attached) continue;
-      if (auto status = PutFresh(space, *unit, wanted); !status.ok()) {
-        Lose(space, status);
+      if (auto status = PutFresh(space, *unit, wanted); !status.ok())
         return absl::UnavailableError(status.message());
-      }
     }
   }
   return absl::OkStatus();
 }
 
-void RealMemory::Launched(Space& space) {
+void RealMemory::NothingHere(Space& space) {
   std::vector<Unit*> left;
   for (Unit* const unit : space.fresh_) {
     if (!unit->attached) {
@@ -457,7 +533,7 @@ bool RealMemory::WriteThere(Space& space, const std::vector<Unit*>& units, uint6
       const uint64_t at = unit->address + page * kPage;
       const bool whole = at >= address && at + kPage <= address + length;
       if (!whole && !unit->there[page]) {
-        auto status = space.remote_->Put(at, kPage, [&](uint8_t* to) {
+        auto status = space.remote_.Put(at, kPage, [&](uint8_t* to) {
           unit->memory->ReadHere(unit->offset + page * kPage, to, kPage);
         });
         if (!status.ok()) {
@@ -493,7 +569,7 @@ bool RealMemory::Space::Copy(uint64_t destination, uint64_t source, uint64_t len
   if (from.empty() || to.empty() || !owner_->WriteThere(*this, to, destination, length)) {
     return false;
   }
-  if (auto status = remote_->Copy(destination, source, length); !status.ok()) {
+  if (auto status = remote_.Copy(destination, source, length); !status.ok()) {
     owner_->Lose(*this, status);
   }
   return true;
@@ -509,7 +585,7 @@ bool RealMemory::Space::Fill(uint64_t address, uint64_t length, const std::vecto
   }
   const auto to = owner_->Covering(*this, address, length);
   if (to.empty() || !owner_->WriteThere(*this, to, address, length)) return false;
-  if (auto status = remote_->Fill(address, length, pattern); !status.ok()) {
+  if (auto status = remote_.Fill(address, length, pattern); !status.ok()) {
     owner_->Lose(*this, status);
   }
   return true;
@@ -522,9 +598,19 @@ void RealMemory::Space::Unmap(uint64_t address, uint64_t length) {
     // What it held is wanted if its memory is used again.
     if (at->first + at->second->length > address) at->second->attached = false;
   }
-  for (const auto& [begin, end] : std::exchange(away_, {})) {
-    if (begin < std::min(end, address)) away_[begin] = std::min(end, address);
-    if (std::max(begin, address + length) < end) away_[std::max(begin, address + length)] = end;
+  auto host = hosts_.upper_bound(address);
+  if (host != hosts_.begin()) --host;
+  while (host != hosts_.end() && host->first < address + length) {
+    if (host->first + host->second.bytes <= address) {
+      ++host;
+      continue;
+    }
+    if (host->second.status.ok() && status_.ok() && !ending_) {
+      if (auto status = remote_.UnmapHost(host->first, host->second.bytes); !status.ok()) {
+        owner_->Lose(*this, status);
+      }
+    }
+    host = hosts_.erase(host);
   }
 }
 

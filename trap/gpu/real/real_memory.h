@@ -7,16 +7,18 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "trap/gpu/real/remote_gpu.h"
+#include "trap/gpu/real/waiting_space.h"
 #include "uvm_model/address_space.h"
 #include "uvm_model/device_memory.h"
 #include "uvm_model/elsewhere.h"
+#include "uvm_model/page_store.h"
 
 namespace phantora {
 
@@ -27,13 +29,14 @@ namespace phantora {
 // space puts that there again. Copies and fills between pages that are there happen there.
 //
 // A page is there in one space only: memory that several processes map moves between them. If not
-// all fits, pieces of the spaces whose last launch is the oldest come back, and return with that
-// space's next launch. Not thread-safe.
+// all fits, whole spaces wait (WaitingSpace): what is to happen to them is noted, and happens in a
+// turn of theirs, when somebody wants to see it. Not thread-safe.
 class RealMemory : public Elsewhere {
  public:
   class Space;
-  // At most `most` bytes are there at a time. `gpu` must outlive this.
-  RealMemory(RemoteGpu* gpu, uint64_t most);
+  // At most `most` bytes are there at a time; what has to make room lies in pages of `store`. `gpu`
+  // must outlive this.
+  RealMemory(RemoteGpu* gpu, uint64_t most, std::shared_ptr<PageStore> store);
   ~RealMemory() override;
   RealMemory(const RealMemory&) = delete;
   RealMemory& operator=(const RealMemory&) = delete;
@@ -41,24 +44,21 @@ class RealMemory : public Elsewhere {
   // Makes one if there is none. Errors: the real GPU has no room for another, or is gone.
   absl::StatusOr<Space*> SpaceOf(AddressSpace& memory);
 
-  // For a launch: all memory around these addresses is there, as it is here, and what was there
-  // before with it. Errors: FAILED_PRECONDITION: an address lies in memory that the host can
-  // write unseen; ALREADY_EXISTS, RESOURCE_EXHAUSTED: as RemoteSpace::Map; the launch
-  // can be done elsewhere. All others: the space is lost.
-  absl::Status Prepare(Space& space, absl::Span<const uint64_t> addresses);
-  // It was begun: what is there may have changed.
-  void Launched(Space& space);
-  RemoteSpace& remote(Space& space);
+  // As RemoteSpace::Know.
+  absl::StatusOr<uint64_t> Know(Space& space, const KernelImage& image, const std::string& symbol);
+  // With all memory around these addresses there, as it is here, and what was there before. Errors:
+  // FAILED_PRECONDITION: an address lies in memory of the host that cannot be there;
+  // ALREADY_EXISTS, RESOURCE_EXHAUSTED: nor can an address of a GPU's: the launch can be done
+  // elsewhere. UNAVAILABLE: the space is lost.
+  absl::Status Launch(Space& space, const RemoteLaunch& launch,
+                      absl::Span<const uint64_t> addresses);
   // It holds what the driver has for itself, which no kernel reads or writes.
   void KeepFromGpu(Space& space, uint64_t address);
-
-  // What went wrong with a space, if anything did; bytes of it that were there are zeros then.
-  absl::Status StatusOf(const Space& space) const;
 
   struct Counters {
     uint64_t put = 0, got = 0;             // bytes
     uint64_t pieces = 0, most_pieces = 0;  // that are there; the most at any time
-    uint64_t evicted = 0;                  // pieces that had to make room
+    uint64_t turns = 0;                    // how often a space had to make room for another
   };
   const Counters& counters() const { return counters_; }
 
@@ -88,16 +88,22 @@ class RealMemory : public Elsewhere {
   // Calls `each(unit, first page, pages)` for the units of a range of memory.
   template <typename Each>
   void ForEach(DeviceMemory& memory, uint64_t offset, uint64_t length, const Each& each);
-  // All mapped memory around the address that can be there. Errors: as Prepare.
+  // All mapped memory around the address that can be there. Errors: as Launch.
   absl::Status Add(Space& space, uint64_t address);
+  absl::Status AddHost(Space& space, uint64_t address);
   absl::Status AddMapping(Space& space, uint64_t address, uint64_t length);
   absl::Status AddUnit(Space& space, DeviceMemory& memory, uint64_t address, uint64_t offset,
                        uint64_t length);
+  absl::Status Prepare(Space& space, absl::Span<const uint64_t> addresses);
+  // Nothing of what is there is here any more.
+  void NothingHere(Space& space);
   // All of it stays here, whatever happens.
   void KeepHere(Space& space, DeviceMemory& memory);
-  absl::Status MakeRoom(Space& space);
-  // Everything of a piece comes back; it is there no more.
-  void GiveUpPiece(Space& space, uint64_t piece);
+  absl::Status TooLarge() const;
+  // So many pieces of it more, if others make room. Errors: RESOURCE_EXHAUSTED: it is too large.
+  absl::Status MakeRoom(Space& space, uint64_t pieces);
+  // It is its turn: everything happens that was noted.
+  absl::Status Wake(Space& space);
   // Its pages come back, unless they are to be lost.
   void Remove(Unit& unit, bool keep);
   absl::Status PutFresh(Space& space, Unit& unit, std::vector<uint64_t>& found);
@@ -111,6 +117,7 @@ class RealMemory : public Elsewhere {
 
   RemoteGpu* const gpu_;
   const uint64_t most_pieces_;
+  const std::shared_ptr<PageStore> store_;
   uint64_t launches_ = 0;
   std::map<AddressSpace*, std::unique_ptr<Space>> spaces_;
   absl::flat_hash_map<DeviceMemory*, Units> units_;

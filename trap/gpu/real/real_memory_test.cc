@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -24,8 +25,10 @@ class FakeGpu : public RemoteGpu {
  public:
   struct Space : RemoteSpace {
     std::map<uint64_t, std::vector<uint8_t>> pieces;
-    std::set<uint64_t> drivers;  // pieces that cannot be had
+    std::set<uint64_t> drivers;          // pieces that cannot be had
+    std::map<uint64_t, uint64_t> hosts;  // memory of the host: bytes by address
     uint64_t put = 0, got = 0;
+    int launches = 0, finishes = 0;
     bool is_lost = false;
     std::vector<uint8_t> answer;
 
@@ -36,17 +39,30 @@ class FakeGpu : public RemoteGpu {
     absl::Status Works() const {
       return is_lost ? absl::UnavailableError("lost") : absl::OkStatus();
     }
-    absl::Status Map(uint64_t address, uint64_t count) override {
-      EXPECT_EQ(count, 1);
+    absl::Status Reserve(uint64_t address) override {
       EXPECT_EQ(address % kPiece, 0);
-      if (drivers.contains(address)) return absl::OutOfRangeError("the driver's");
+      return drivers.contains(address) ? absl::OutOfRangeError("the driver's") : Works();
+    }
+    absl::Status Map(uint64_t address) override {
       EXPECT_TRUE(pieces.try_emplace(address, kPiece, 0).second);
       return Works();
     }
-    absl::Status Unmap(uint64_t address, uint64_t count) override {
-      EXPECT_EQ(pieces.erase(address), count);
+    absl::Status Unmap(uint64_t address) override {
+      EXPECT_EQ(pieces.erase(address), 1);
       return Works();
     }
+    absl::Status MapHost(uint64_t address, uint64_t bytes, int file, uint64_t) override {
+      EXPECT_GE(file, 0);
+      if (drivers.contains(address)) return absl::OutOfRangeError("the driver's");
+      hosts[address] = bytes;
+      return Works();
+    }
+    absl::Status UnmapHost(uint64_t address, uint64_t bytes) override {
+      EXPECT_EQ(hosts[address], bytes);
+      hosts.erase(address);
+      return Works();
+    }
+    absl::StatusOr<uint64_t> Know(const KernelImage&, const std::string&) override { return 1; }
     absl::Status Put(uint64_t address, uint64_t bytes,
                      absl::FunctionRef<void(uint8_t*)> fill) override {
       std::vector<uint8_t> data(bytes);
@@ -71,8 +87,21 @@ class FakeGpu : public RemoteGpu {
       for (uint64_t i = 0; i < bytes; ++i) *At(address + i) = pattern[i % pattern.size()];
       return Works();
     }
-    absl::Status Launch(const RemoteLaunch&) override { return Works(); }
-    absl::Status Finish() override { return Works(); }
+    // Of the only kernel: it adds 1 to the word whose address is its parameter.
+    absl::Status Launch(const RemoteLaunch& launch) override {
+      if (is_lost) return Works();
+      uint64_t address, value;
+      std::memcpy(&address, launch.parameters.data(), sizeof address);
+      std::memcpy(&value, At(address), sizeof value);
+      ++value;
+      std::memcpy(At(address), &value, sizeof value);
+      ++launches;
+      return Works();
+    }
+    absl::Status Finish() override {
+      ++finishes;
+      return Works();
+    }
   };
 
   absl::StatusOr<std::unique_ptr<RemoteSpace>> NewSpace() override {
@@ -109,23 +138,19 @@ class RealMemoryTest : public ::testing::Test {
     return value;
   }
   RealMemory::Space& SpaceOf(AddressSpace& memory) { return **real_.SpaceOf(memory); }
-  absl::Status Prepare(AddressSpace& memory, std::vector<uint64_t> addresses) {
-    return real_.Prepare(SpaceOf(memory), addresses);
-  }
   // A kernel of the space that is given these addresses, and adds 1 to the first.
+  absl::Status TryLaunch(AddressSpace& memory, std::vector<uint64_t> addresses) {
+    RemoteLaunch launch = {.kernel = 1, .parameters = {}};
+    launch.parameters = {reinterpret_cast<const uint8_t*>(addresses.data()), sizeof(uint64_t)};
+    return real_.Launch(SpaceOf(memory), launch, addresses);
+  }
   void Launch(AddressSpace& memory, std::vector<uint64_t> addresses) {
-    ASSERT_TRUE(Prepare(memory, addresses).ok());
-    auto& there = static_cast<FakeGpu::Space&>(real_.remote(SpaceOf(memory)));
-    uint64_t value;
-    std::memcpy(&value, there.At(addresses[0]), sizeof value);
-    ++value;
-    std::memcpy(there.At(addresses[0]), &value, sizeof value);
-    real_.Launched(SpaceOf(memory));
+    EXPECT_EQ(TryLaunch(memory, std::move(addresses)), absl::OkStatus());
   }
 
   FakeGpu gpu_;
   const std::shared_ptr<PageStore> store_ = std::make_shared<PageStore>(uint64_t{1} << 30);
-  RealMemory real_{&gpu_, 8 * kPiece};
+  RealMemory real_{&gpu_, 8 * kPiece, store_};
   std::shared_ptr<DeviceMemory> memory_ = New(2 * kPiece);
   AddressSpace a_, b_;
 };
@@ -220,27 +245,85 @@ TEST_F(RealMemoryTest, MemoryOfTwoSpacesMovesBetweenThem) {
   EXPECT_EQ(Read(b_, kAt + 16 * kPiece), 4);
 }
 
-TEST_F(RealMemoryTest, TheSpaceThatLaunchedFirstMakesRoomAndReturns) {
+TEST_F(RealMemoryTest, SpacesThatDoNotFitTogetherTakeTurns) {
   const auto large = New(7 * kPiece);
   Map(b_, kAt, large);
   Write(a_, kAt, 1);
   Write(a_, kAt + kPiece, 100);
   Launch(a_, {kAt});
   Launch(b_, {kAt});
-  EXPECT_GT(real_.counters().evicted, 0);
-  EXPECT_LE(real_.counters().most_pieces, 8);
-  // Also what its kernel is not given.
-  Launch(a_, {kAt});
-  EXPECT_NE(gpu_.spaces[0]->At(kAt + kPiece), nullptr);
-  EXPECT_EQ(Read(a_, kAt), 3);
+  EXPECT_EQ(real_.counters().turns, 1);
+  EXPECT_TRUE(gpu_.spaces[0]->pieces.empty());
+  // What is asked of the one that waits happens when somebody looks.
+  for (int i = 0; i < 5; ++i) Launch(a_, {kAt});
+  EXPECT_FALSE(a_.Copy(kAt + kPiece + 2 * kPage, a_, kAt, 2 * kPage));
+  EXPECT_FALSE(a_.Fill(kAt + 4 * kPage, kPage, {7}, 0));
+  const std::vector<uint8_t> bytes(kPage, 1);
+  EXPECT_FALSE(a_.Write(kAt + 8 * kPage, bytes.data(), kPage));
+  Launch(a_, {kAt + 8 * kPage});
+  Launch(b_, {kAt});
+  EXPECT_EQ(gpu_.spaces[0]->launches, 1);
+  EXPECT_EQ(real_.counters().turns, 1);
+  EXPECT_EQ(Read(a_, kAt), 7);
+  EXPECT_EQ(real_.counters().turns, 2);
   EXPECT_EQ(Read(a_, kAt + kPiece), 100);
-  EXPECT_EQ(Read(b_, kAt), 1);
+  EXPECT_EQ(Read(a_, kAt + kPiece + 2 * kPage), 7);
+  EXPECT_EQ(Read(a_, kAt + 4 * kPage), 0x0707070707070707);
+  EXPECT_EQ(Read(a_, kAt + 8 * kPage), 0x0101010101010102);
+  // Nothing is noted for the other: what it has can be read while it waits.
+  EXPECT_EQ(Read(b_, kAt), 2);
+  EXPECT_EQ(real_.counters().turns, 2);
+  EXPECT_LE(real_.counters().most_pieces, 8);
+}
+
+TEST_F(RealMemoryTest, OneThatWaitsMayGrowAndShrinkAndEnd) {
+  Map(b_, kAt, New(7 * kPiece));
+  {
+    AddressSpace waiting;
+    Map(waiting, kAt, memory_);
+    Launch(waiting, {kAt});
+    Launch(b_, {kAt});
+    auto more = New(kPiece);
+    Map(waiting, kAt + 32 * kPiece, more);
+    Launch(waiting, {kAt + 32 * kPiece});
+    EXPECT_EQ(gpu_.spaces[0]->launches, 1);
+    waiting.Unmap(kAt + 32 * kPiece, kPiece);
+    more.reset();  // it has its turn before
+    EXPECT_EQ(gpu_.spaces[0]->launches, 2);
+    Launch(b_, {kAt});
+    Launch(waiting, {kAt});
+    Launch(waiting, {kAt});
+  }
+  EXPECT_EQ(Read(a_, kAt), 3);
+  EXPECT_EQ(Read(b_, kAt), 2);
+}
+
+TEST_F(RealMemoryTest, OneThatWaitsHasItsTurnWhenMuchIsNoted) {
+  Map(b_, kAt, New(7 * kPiece));
+  Launch(a_, {kAt});
+  Launch(b_, {kAt});
+  for (int i = 0; i < 20'000; ++i) Launch(a_, {kAt});
+  EXPECT_GT(gpu_.spaces[0]->launches, 10'000);
+  EXPECT_EQ(Read(a_, kAt), 20'001);
+}
+
+TEST_F(RealMemoryTest, ALostSpaceMakesRoom) {
+  Map(b_, kAt, New(7 * kPiece));
+  Launch(a_, {kAt});
+  gpu_.spaces[0]->is_lost = true;
+  EXPECT_EQ(Read(a_, kAt), 0);
+  EXPECT_EQ(real_.counters().pieces, 0);
+  Launch(b_, {kAt});
+  EXPECT_EQ(real_.counters().turns, 0);
+  a_.Unmap(kAt, 2 * kPiece);
+  memory_.reset();
+  EXPECT_EQ(real_.counters().pieces, 7);
 }
 
 TEST_F(RealMemoryTest, SaysWhatDoesNotFit) {
   Map(b_, kAt, New(9 * kPiece));
   Write(b_, kAt, 5);
-  const auto status = Prepare(b_, {kAt});
+  const auto status = TryLaunch(b_, {kAt});
   EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
   EXPECT_EQ(Read(b_, kAt), 5);
 }
@@ -297,10 +380,41 @@ TEST_F(RealMemoryTest, PiecesOfSeveralMappings) {
   EXPECT_EQ(Read(a_, at + 16 * kPage), 1);
 }
 
-TEST_F(RealMemoryTest, RefusesMemoryOfTheHost) {
-  Map(a_, kAt + 32 * kPiece, std::make_shared<OwnedMemory>(MemoryKind::kSysmem, kPiece));
-  EXPECT_TRUE(absl::IsFailedPrecondition(Prepare(a_, {kAt, kAt + 32 * kPiece})));
-  EXPECT_TRUE(Prepare(a_, {kAt}).ok());
+TEST_F(RealMemoryTest, MemoryOfTheHostIsThereToo) {
+  const uint64_t at = kAt + 32 * kPiece;
+  Map(a_, at, std::make_shared<OwnedMemory>(MemoryKind::kSysmem, kPiece));
+  Launch(a_, {kAt});
+  EXPECT_EQ(gpu_.spaces[0]->finishes, 0);
+  Launch(a_, {kAt, at + 8});
+  EXPECT_EQ(gpu_.spaces[0]->hosts, (std::map<uint64_t, uint64_t>{{at, kPiece}}));
+  // Who reads it does not ask, so the kernel must be over.
+  EXPECT_EQ(gpu_.spaces[0]->finishes, 1);
+  Launch(a_, {kAt});
+  EXPECT_EQ(gpu_.spaces[0]->finishes, 1);
+  Launch(a_, {kAt, at});
+  EXPECT_EQ(gpu_.spaces[0]->finishes, 2);
+  a_.Unmap(at, kPiece);
+  EXPECT_TRUE(gpu_.spaces[0]->hosts.empty());
+  // At the driver's own addresses it only looked like an address.
+  Map(a_, at, std::make_shared<OwnedMemory>(MemoryKind::kSysmem, kPiece));
+  gpu_.spaces[0]->drivers = {at};
+  Launch(a_, {kAt, at});
+  EXPECT_TRUE(gpu_.spaces[0]->hosts.empty());
+}
+
+// A page of a process, which only that can map.
+class ProcessMemory : public MemoryObject {
+ public:
+  ProcessMemory() : MemoryObject(MemoryKind::kExternal, kPage) {}
+  bool Read(uint64_t, void*, uint64_t) override { return false; }
+  bool Write(uint64_t, const void*, uint64_t) override { return false; }
+  bool Zero(uint64_t, uint64_t) override { return false; }
+};
+
+TEST_F(RealMemoryTest, RefusesMemoryOfTheProcessItself) {
+  Map(a_, kAt + 32 * kPiece, std::make_shared<ProcessMemory>());
+  EXPECT_TRUE(absl::IsFailedPrecondition(TryLaunch(a_, {kAt, kAt + 32 * kPiece})));
+  Launch(a_, {kAt});
 }
 
 TEST_F(RealMemoryTest, LeavesTheDriversOwnHere) {
@@ -320,7 +434,7 @@ TEST_F(RealMemoryTest, MemoryThatAProcessMapsComesBackForGood) {
   EXPECT_GE(memory_->MappableFd(), 0);
   EXPECT_EQ(Read(a_, kAt), 2);
   EXPECT_TRUE(gpu_.spaces[0]->pieces.empty());
-  EXPECT_TRUE(absl::IsFailedPrecondition(Prepare(a_, {kAt})));
+  EXPECT_TRUE(absl::IsFailedPrecondition(TryLaunch(a_, {kAt})));
 }
 
 TEST_F(RealMemoryTest, ALostSpaceIsLostForItsContextOnly) {
@@ -330,7 +444,7 @@ TEST_F(RealMemoryTest, ALostSpaceIsLostForItsContextOnly) {
   Launch(b_, {kAt});
   gpu_.spaces[0]->is_lost = true;
   EXPECT_EQ(Read(a_, kAt), 0);
-  EXPECT_TRUE(absl::IsUnavailable(Prepare(a_, {kAt})));
+  EXPECT_TRUE(absl::IsUnavailable(TryLaunch(a_, {kAt})));
   Write(a_, kAt, 1);
   Launch(b_, {kAt});
   EXPECT_EQ(Read(b_, kAt), 2);
@@ -350,10 +464,13 @@ TEST_F(RealMemoryTest, WhatASpaceLeavesBehindIsKept) {
 }
 
 TEST_F(RealMemoryTest, AUserOfTheMemoryMayOutliveIt) {
-  auto real = std::make_unique<RealMemory>(&gpu_, 8 * kPiece);
+  auto real = std::make_unique<RealMemory>(&gpu_, 8 * kPiece, store_);
   AddressSpace space;
   Map(space, kAt, New(kPiece));
-  ASSERT_TRUE(real->Prepare(**real->SpaceOf(space), {kAt}).ok());
+  const uint64_t address = kAt;
+  RemoteLaunch launch = {.kernel = 1, .parameters = {}};
+  launch.parameters = {reinterpret_cast<const uint8_t*>(&address), sizeof address};
+  ASSERT_TRUE(real->Launch(**real->SpaceOf(space), launch, {address}).ok());
   real.reset();
   Write(space, kAt, 3);
   EXPECT_EQ(Read(space, kAt), 3);

@@ -18,8 +18,7 @@ namespace phantora {
 class KernelImage;
 
 struct RemoteLaunch {
-  const KernelImage* image;                 // has its code
-  const std::string* symbol;                // mangled
+  uint64_t kernel = 0;                      // as RemoteSpace::Know() said
   std::array<uint32_t, 3> grid{}, block{};  // thread blocks, threads
   std::array<uint32_t, 3> cluster{};        // thread blocks; zeros: none
   uint32_t shared_bytes = 0;                // of a block, static, dynamic and the system's
@@ -37,12 +36,17 @@ class RemoteSpace {
   // Memory comes and goes in pieces of so many bytes.
   static constexpr uint64_t kPiece = uint64_t{2} << 20;
 
-  // Makes memory of zeros at the address, of kPiece bytes each. Errors, beside others:
+  // May there be memory at this address, of kPiece bytes? Errors after which all works as before:
   // OUT_OF_RANGE: the driver has its own there in every process; ALREADY_EXISTS: something else of
-  // that process lies there; RESOURCE_EXHAUSTED: it has not so much. After these what is there of
-  // it works as before.
-  virtual absl::Status Map(uint64_t address, uint64_t pieces) = 0;
-  virtual absl::Status Unmap(uint64_t address, uint64_t pieces) = 0;
+  // that process lies there.
+  virtual absl::Status Reserve(uint64_t address) = 0;
+  // Memory of zeros where it may be.
+  virtual absl::Status Map(uint64_t address) = 0;
+  virtual absl::Status Unmap(uint64_t address) = 0;
+  // A file is mapped there and the GPU reads and writes it: memory of the host. Whole pages. Errors
+  // as of Reserve, and FAILED_PRECONDITION: the driver refuses.
+  virtual absl::Status MapHost(uint64_t address, uint64_t bytes, int file, uint64_t offset) = 0;
+  virtual absl::Status UnmapHost(uint64_t address, uint64_t bytes) = 0;
   // `fill` writes the bytes where they are to be given to it. At most kPiece.
   virtual absl::Status Put(uint64_t address, uint64_t bytes,
                            absl::FunctionRef<void(uint8_t*)> fill) = 0;
@@ -53,7 +57,9 @@ class RemoteSpace {
   // Patterns of 1, 2 or 4 bytes, whole ones at an address that they divide.
   virtual absl::Status Fill(uint64_t address, uint64_t bytes,
                             absl::Span<const uint8_t> pattern) = 0;
-  // NOT_FOUND: nobody has that code, or it cannot be launched so; all else works.
+  // A kernel's number there, by its cubin, which must not end before this, and its mangled name.
+  // NOT_FOUND: there is no such; all else works.
+  virtual absl::StatusOr<uint64_t> Know(const KernelImage& image, const std::string& symbol) = 0;
   virtual absl::Status Launch(const RemoteLaunch& launch) = 0;
   // Waits until all has happened.
   virtual absl::Status Finish() = 0;

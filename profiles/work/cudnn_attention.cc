@@ -19,10 +19,17 @@ constexpr uint32_t kLeastSelects = 32;
 // Keys that do not fill a tile of scores are masked too.
 constexpr int32_t kTile = 128;
 
+// cuDNN 9.19 says the width of values and two numbers more behind the sizes, and which way a kernel
+// goes in its name; a causal mask has a parameter of 4 bytes of its own, besides the two that all
+// have (seen in launches of known attention, forwards and backwards, with and without a mask).
+constexpr uint16_t kLongSizesBytes = 40;
+constexpr auto kPlainNumbers = 2;
+
 class CudnnAttention : public WorkForm {
  public:
-  CudnnAttention(uint32_t offset, bool backward, bool masked)
-      : offset_(offset), backward_(backward), masked_(masked) {}
+  // `causal`: that the mask is causal is known, not only that there is one.
+  CudnnAttention(uint32_t offset, bool backward, bool masked, bool causal)
+      : offset_(offset), backward_(backward), masked_(masked), causal_(causal) {}
 
   KernelWork Of(const LaunchShape& launch) const override {
     KernelWork work;
@@ -38,7 +45,7 @@ class CudnnAttention : public WorkForm {
     const double batch = sizes[kBatch], heads = sizes[kHeads], queries = sizes[kQueries],
                  keys = sizes[kKeys], width = sizes[kWidth];
     work.shape = {batch, heads, queries, keys, width};
-    const bool whole = launch.At<int32_t>(offset_ + 4 * kKeys) % kTile == 0;
+    const bool whole = causal_ || launch.At<int32_t>(offset_ + 4 * kKeys) % kTile == 0;
     const bool causal = masked_ && whole;
     work.guessed = masked_ && !whole;  // the mask may be one of its ends only
     work.flops = (backward_ ? 10 : 4) * batch * heads * queries * keys * width / (causal ? 2 : 1);
@@ -50,7 +57,7 @@ class CudnnAttention : public WorkForm {
 
  private:
   const uint32_t offset_;
-  const bool backward_, masked_;
+  const bool backward_, masked_, causal_;
 };
 
 // Before and after: over elements of batch, heads, queries and width, which the first four i32 say;
@@ -98,11 +105,19 @@ FoundForm Pass(const KernelFacts& kernel, double bytes_each, bool adds_heads) {
 FoundForm FindCudnnAttention(const KernelFacts& kernel) {
   const std::string_view symbol = kernel.symbol;
   if (Has(symbol, "cudnn_generated_fort_native_sdpa")) {
-    if (kernel.parameters.empty() || kernel.parameters[0].size != kSizesBytes) return {};
+    if (kernel.parameters.empty()) return {};
+    if (kernel.parameters[0].size == kLongSizesBytes) {
+      const auto numbers = std::count_if(kernel.parameters.begin(), kernel.parameters.end(),
+                                         [](const auto& each) { return each.size == 4; });
+      const bool causal = numbers > kPlainNumbers;
+      return {WorkFamily::kAttention, std::make_shared<CudnnAttention>(
+                                          kernel.Offset(0), Has(symbol, "bprop"), causal, causal)};
+    }
+    if (kernel.parameters[0].size != kSizesBytes) return {};
     const bool backward = kernel.parameters.size() >= kLeastBackwards;
     return {WorkFamily::kAttention,
             std::make_shared<CudnnAttention>(kernel.Offset(0), backward,
-                                             kernel.code->selects >= kLeastSelects)};
+                                             kernel.code->selects >= kLeastSelects, false)};
   }
   if (!Has(symbol, "cudnn6fusion")) return {};
   if (Has(symbol, "compute_dot_do_o")) return Pass(kernel, 4, false);      // two times 16 bits

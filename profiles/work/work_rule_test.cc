@@ -140,6 +140,32 @@ TEST(WorkRuleTest, KernelsOfVllm) {
             8 * (4 * 2 * 4 * 128 + 8));
 }
 
+// As PyTorch 2.11 launched them: 4 x 16 heads of 128, 1,024 positions, and 32 x 16 of 64, 196.
+TEST(WorkRuleTest, AttentionOfCudnn919) {
+  const std::string name = "cudnn_generated_fort_native_sdpa_sm90_flash_";
+  Parameters forwards = {{0, 40}, {40, 4}, {44, 12}, {240, 4}, {248, 8}, {256, 200}};
+  Bytes bytes(600);
+  const int32_t sizes[] = {4, 16, 16, 16, 1024, 1024, 128, 128, 65537, 1};
+  for (size_t i = 0; i < std::size(sizes); ++i) Set(bytes, 4 * i, sizes[i]);
+  const LaunchShape launch = {.grid = {132, 1, 1}, .block = {384, 1, 1}, .parameters = bytes};
+  const double all = 4.0 * 4 * 16 * 1024 * 1024 * 128;
+  const WorkRule whole(name + "fprop_wgmma_f16_knob_7_64x128x128_4x1x1_cga1x1x1_kernel0_0",
+                       forwards, {});
+  EXPECT_EQ(whole.family(), WorkFamily::kAttention);
+  EXPECT_TRUE(whole.Of(launch).checked);
+  EXPECT_FALSE(whole.Of(launch).guessed);
+  EXPECT_EQ(whole.Of(launch).flops, all);
+  forwards.push_back({244, 4});
+  const WorkRule causal(name + "fprop_wgmma_f16_knob_7_64x128x128_4x1x1_cga1x1x1_kernel0_0",
+                        forwards, {});
+  EXPECT_EQ(causal.Of(launch).flops, all / 2);
+  EXPECT_FALSE(causal.Of(launch).backward);
+  const WorkRule backwards(name + "bprop_wgmma_f16_knob_26_64x64x128_1x4x1_cga1x1x1_kernel0_0",
+                           forwards, {});
+  EXPECT_EQ(backwards.Of(launch).flops, all / 2 * 10 / 4);
+  EXPECT_TRUE(backwards.Of(launch).backward);
+}
+
 TEST(WorkRuleTest, ElementsByWhatTheCodeMoves) {
   Bytes bytes(32);
   Set(bytes, 0, 1 << 20);

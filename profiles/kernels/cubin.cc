@@ -191,8 +191,9 @@ void ForConstants(absl::Span<const uint8_t> code, uint64_t bank, const Each& eac
   for (uint64_t at = 0; at + 16 <= code.size(); at += 16) {
     const uint64_t low = *ReadAt<uint64_t>(code, at);
     const uint64_t form = low >> 9 & 7;
-    // (Products of four warps have the third form, and no constants.)
-    if ((form != 3 && form != 5) || (low & 0x1fc) == 0x1f0 || (low >> 54 & 31) != bank) continue;
+    // (Products of four warps and barriers have these forms, and no constants.)
+    const bool has_none = (low & 0x1fc) == 0x1f0 || (low & 0x1ff) == 0x11d;
+    if ((form != 3 && form != 5) || has_none || (low >> 54 & 31) != bank) continue;
     const bool indexed = (low & 0x1ff) == kLoad && (low >> 24 & 255) != kNoRegister;
     each(indexed ? kAnywhere : low >> 38 & 0xffff);
   }

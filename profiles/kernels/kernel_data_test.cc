@@ -138,6 +138,18 @@ TEST(KernelDataTest, AddressesOfFunctionsLeadToWhatThoseUse) {
   EXPECT_EQ(image.Variable(), "counter");
 }
 
+// As in cuDNN's attention, whose modules have hundreds of constants as variables.
+TEST(KernelDataTest, BarriersAndProductsOfFourWarpsHaveNoConstants) {
+  Image image;
+  Put(image.code, uint64_t{0x104000000007b1d});  // BAR.SYNC
+  Put(image.code, uint64_t{0xfe20000010000});
+  Put(image.code, uint64_t{0x7f0} | uint64_t{4} << 54);  // HGMMA
+  Put(image.code, uint64_t{0});
+  image.Relocate(image.of_addresses, 0, Image::kVariable);
+  image.Relocate(image.of_addresses, 0x1000, Image::kVariable);
+  EXPECT_EQ(image.Variable(), "");
+}
+
 TEST(KernelDataTest, ConstantsThatItUses) {
   Image image;
   PutWord(image.code, 3, 4);

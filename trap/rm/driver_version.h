@@ -19,8 +19,10 @@ struct DriverVersion {
 };
 
 // Bytes from node to node in the tables of libcuda's graph scheduling kernels
-// (trap/gpu/kernels/graph_fork.h). Those of 580 are taken to be 550's.
-constexpr uint64_t GraphNodeBytes(DriverAbi abi) { return abi >= DriverAbi::k550 ? 72 : 48; }
+// (trap/gpu/kernels/graph_fork.h).
+constexpr uint64_t GraphNodeBytes(DriverAbi abi) {
+  return abi >= DriverAbi::k580 ? 64 : abi >= DriverAbi::k550 ? 72 : 48;
+}
 
 // The interface known that is nearest to that of a driver of this branch. None is exact for
 // 570, 575 and 590: of the calls that libcuda makes at its start, 590 has two of other sizes than

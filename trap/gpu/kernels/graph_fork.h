@@ -25,7 +25,7 @@ bool IsGraphFork(const std::string& kernel);
 // the table; a node holds its in-degree (word 3), how many of those are still to
 // come (word 4), the address of its QMD >> 8 (word 6) and the action (word 7) that
 // is due when none is left; then the count starts anew. `node_bytes` is the
-// distance of nodes: 48 for 535, 72 for 550. Appends the actions that are due;
+// distance of nodes: 48 for 535, 72 for 550, 64 for 580. Appends the actions that are due;
 // they take effect after the kernel's own completion. kFault when the tables lie
 // outside mapped memory or make no sense.
 Progress RunGraphFork(ExecutionContext& context, absl::Span<const uint8_t> parameters,

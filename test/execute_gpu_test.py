@@ -19,6 +19,17 @@ RANKS, STEPS, MEMORY_GIB = 2, 3, 0.6
 REAL = shlex.join([PHANTORA_RUN, "--no-status", "--host-time", "fixed", "--execute", "all", "--", PHANTORA_PROFILE,
                    "execute"])
 
+FAULT = """
+import torch
+x = torch.ones(4, device="cuda")
+class Beyond:  # a tensor that is larger than its memory
+    __cuda_array_interface__ = {"data": (x.data_ptr(), False), "shape": (1 << 40,), "typestr": "<f4", "version": 2}
+try:
+    print((torch.as_tensor(Beyond(), device="cuda")[1 << 38:(1 << 38) + 4] + 1).sum().item())
+except RuntimeError as error:
+    print(error)
+"""
+
 
 def run(command):
     result = subprocess.run(list(map(str, command)), text=True, capture_output=True, timeout=900, check=False)
@@ -52,6 +63,13 @@ class ExecuteGpuTest(unittest.TestCase):
         for ours, theirs in zip(found, expected, strict=True):
             self.assertAlmostEqual(ours, theirs, delta=1e-5 * theirs)
         self.assertGreater(by_gpu, 0.9 * executed, err)
+
+    def test_a_fault_there_is_the_contexts_own(self):
+        status, out, err = run([PHANTORA_RUN, "--no-status", "--host-time", "fixed", "--execute", "gpu", "--execute-command",
+                                REAL, "--", PYTHON, "-c", FAULT])
+        self.assertEqual(status, 0, out + err)
+        self.assertIn("an illegal memory access was encountered", out)
+        self.assertIn("is lost for one of the ranks' contexts: CUDA_ERROR_ILLEGAL_ADDRESS", err)
 
     def test_who_cannot_have_a_gpu_is_told(self):
         status, out, err = run([PHANTORA_RUN, "--no-status", "--execute", "gpu", "--execute-command",

@@ -56,6 +56,7 @@ class DeviceMemory : public MemoryObject {
   // Of whole pages: they are zeros here.
   void DropHere(uint64_t offset, uint64_t length) {
     ZeroPages(offset / kPageBytes, length / kPageBytes);
+    if (plain_ != nullptr) plain_->Zero(offset, length);
   }
 
   bool is_mapped() const { return mapped_ != nullptr; }

@@ -72,6 +72,11 @@ Progress CopyObject::Launch(ExecutionContext& context, uint32_t flags) {
   }
   Progress progress = transfers_.Run(context);
   if (progress == Progress::kDone) progress = Swizzle(context);
+  if (progress == Progress::kDone && context.services.execution != nullptr &&
+      context.services.execution->IsLost(context.memory())) {
+    return context.Fail(kCopyEngineError, Address(m::kOffsetInUpper, m::kOffsetInLower),
+                        "a copy in a context that the real GPU has lost");
+  }
   if (progress == Progress::kDone && work_ && context.time.Now() < work_->ends()) {
     progress = Progress::kBlocked;
   }

@@ -84,6 +84,9 @@ class KernelExecution {
     return found != processes_.end() && found->second.unknown == 0;
   }
 
+  // Whether the real GPU has failed with what was there of it.
+  bool IsLost(AddressSpace& memory) const { return real_ != nullptr && real_->IsLost(memory); }
+
   // `lines` lines of a GPU's memory go to the host's: what the program does next may depend on
   // them. The first that are tainted are worth a warning.
   void ReadByHost(ExecutionContext& context, const Lines& from);

@@ -41,6 +41,8 @@ class RealExecution {
   // in words, and nothing has happened.
   absl::Status Run(AddressSpace& space, const RealLaunch& launch);
 
+  bool IsLost(AddressSpace& space) const { return memory_.IsLost(space); }
+
   const RealMemory::Counters& memory() const { return memory_.counters(); }
   const std::string& gpu_name() const { return gpu_->name(); }
 

@@ -93,6 +93,11 @@ absl::StatusOr<uint64_t> RealMemory::Know(Space& space, const KernelImage& image
   return absl::UnavailableError(number.status().message());
 }
 
+bool RealMemory::IsLost(AddressSpace& memory) const {
+  const auto* const space = static_cast<const Space*>(memory.elsewhere());
+  return space != nullptr && !space->status_.ok();
+}
+
 void RealMemory::KeepFromGpu(Space& space, uint64_t address) {
   const auto piece = space.memory_->Find(address);
   if (!piece) return;

@@ -52,6 +52,8 @@ class RealMemory : public Elsewhere {
   // elsewhere. UNAVAILABLE: the space is lost.
   absl::Status Launch(Space& space, const RemoteLaunch& launch,
                       absl::Span<const uint64_t> addresses);
+  // Whether what was there of it is lost, and reads as zeros.
+  bool IsLost(AddressSpace& memory) const;
   // It holds what the driver has for itself, which no kernel reads or writes.
   void KeepFromGpu(Space& space, uint64_t address);
 

@@ -444,6 +444,8 @@ TEST_F(RealMemoryTest, ALostSpaceIsLostForItsContextOnly) {
   Launch(b_, {kAt});
   gpu_.spaces[0]->is_lost = true;
   EXPECT_EQ(Read(a_, kAt), 0);
+  EXPECT_TRUE(real_.IsLost(a_));
+  EXPECT_FALSE(real_.IsLost(b_));
   EXPECT_TRUE(absl::IsUnavailable(TryLaunch(a_, {kAt})));
   Write(a_, kAt, 1);
   Launch(b_, {kAt});

@@ -71,6 +71,12 @@ class ExecuteGpuTest(unittest.TestCase):
         self.assertIn("an illegal memory access was encountered", out)
         self.assertIn("is lost for one of the ranks' contexts: CUDA_ERROR_ILLEGAL_ADDRESS", err)
 
+    def test_a_gpu_of_another_generation_is_refused(self):
+        status, out, err = run([PHANTORA_RUN, "--no-status", "--gpu", "a100-sxm4-80gb", "--execute", "gpu",
+                                "--execute-command", REAL, "--", "true"])
+        self.assertNotEqual(status, 0, out + err)
+        self.assertIn("the NVIDIA H100 80GB HBM3 here runs code for sm_90, the emulated GPU's is for sm_80", err)
+
     def test_who_cannot_have_a_gpu_is_told(self):
         status, out, err = run([PHANTORA_RUN, "--no-status", "--execute", "gpu", "--execute-command",
                                 f"{PHANTORA_PROFILE} execute", "--", "true"])

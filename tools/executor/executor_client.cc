@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "tools/executor/messages.h"
 #include "tools/executor/transport.h"
 #include "trap/gpu/kernels/kernel_image.h"
@@ -32,17 +33,13 @@ constexpr uint64_t kAlignment = 256;
 class ProcessSpace : public RemoteSpace {
  public:
   static absl::StatusOr<std::unique_ptr<ProcessSpace>> Open(UniqueFd socket, const UniqueFd& memory,
-                                                            std::string* name, uint64_t* free) {
+                                                            std::string* name, Answer* about) {
     void* const at =
         mmap(nullptr, executor::kSharedBytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory.get(), 0);
     if (at == MAP_FAILED) return absl::InternalError(absl::StrCat("mmap: ", strerror(errno)));
     std::unique_ptr<ProcessSpace> space(
         new ProcessSpace(std::move(socket), static_cast<uint8_t*>(at)));
-    Answer first;
-    std::string said;
-    if (auto status = space->Receive(kToStart, first, said); !status.ok()) return status;
-    *name = said;
-    *free = first.free_bytes;
+    if (auto status = space->Receive(kToStart, *about, *name); !status.ok()) return status;
     return space;
   }
   ~ProcessSpace() override { munmap(shared_, executor::kSharedBytes); }
@@ -178,7 +175,8 @@ class ProcessSpace : public RemoteSpace {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<ExecutorClient>> ExecutorClient::Start(const std::string& command) {
+absl::StatusOr<std::unique_ptr<ExecutorClient>> ExecutorClient::Start(const std::string& command,
+                                                                      int architecture) {
   std::vector<std::string> words = {"/bin/sh", "-c", absl::StrCat("exec ", command)};
   if (command.empty()) {
     std::error_code ignored;
@@ -194,6 +192,15 @@ absl::StatusOr<std::unique_ptr<ExecutorClient>> ExecutorClient::Start(const std:
         absl::StrCat("--execute gpu: ", std::string(first.status().message())));
   }
   client->first_ = *std::move(first);
+  // Machine code is for one generation, and for what is newer within it.
+  const int here = static_cast<int>(client->architecture_);
+  if (here / 10 != architecture / 10 || here < architecture) {
+    return absl::FailedPreconditionError(
+        absl::StrFormat("--execute gpu: the %s here runs code for sm_%d, the emulated GPU's is for "
+                        "sm_%d; emulate one "
+                        "of its generation (--gpu)",
+                        client->name_, here, architecture));
+  }
   return client;
 }
 
@@ -203,12 +210,14 @@ absl::StatusOr<std::unique_ptr<RemoteSpace>> ExecutorClient::NewSpace() {
   auto descriptors = executor::ReceiveDescriptors(process_->socket(), kToStart);
   if (!descriptors.ok()) return descriptors.status();
   std::string name;
-  uint64_t free = 0;
-  auto space = ProcessSpace::Open(std::move(descriptors->first), descriptors->second, &name, &free);
+  Answer about;
+  auto space =
+      ProcessSpace::Open(std::move(descriptors->first), descriptors->second, &name, &about);
   if (!space.ok()) return space.status();
   if (name_.empty()) {
     name_ = name;
-    free_bytes_ = free;
+    free_bytes_ = about.free_bytes;
+    architecture_ = about.architecture;
   }
   return space;
 }

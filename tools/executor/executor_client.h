@@ -16,10 +16,10 @@ namespace phantora {
 class ExecutorClient : public RemoteGpu {
  public:
   // `command` is a shell's and runs `phantora-profile execute`; empty for the one beside this
-  // program. It is started as a child of the calling process. `product`: the GPU that is emulated;
-  // another one can do its kernels as well if it is of the same generation, or newer. Errors: it
-  // does not start, or there is no GPU.
-  static absl::StatusOr<std::unique_ptr<ExecutorClient>> Start(const std::string& command);
+  // program. It is started as a child of the calling process. `architecture`: of the GPU that is
+  // emulated, 90 for sm_90. Errors: it does not start, there is no GPU, or its code is another.
+  static absl::StatusOr<std::unique_ptr<ExecutorClient>> Start(const std::string& command,
+                                                               int architecture);
 
   absl::StatusOr<std::unique_ptr<RemoteSpace>> NewSpace() override;
   const std::string& name() const override { return name_; }
@@ -31,7 +31,7 @@ class ExecutorClient : public RemoteGpu {
   std::unique_ptr<LineProcess> process_;
   std::unique_ptr<RemoteSpace> first_;  // until it is asked for
   std::string name_;
-  uint64_t free_bytes_ = 0;
+  uint64_t free_bytes_ = 0, architecture_ = 0;
 };
 
 }  // namespace phantora

@@ -36,11 +36,13 @@ struct LaunchHead {
 };
 
 // The other's: once when it is ready, then to each request that is answered. `code` is an
-// absl::StatusCode; `following` bytes of its message come behind it, at first the GPU's name.
+// absl::StatusCode; `following` bytes of its message come behind it, at first the GPU's name. The
+// numbers are of the first.
 struct Answer {
   uint32_t code = 0;
   uint32_t following = 0;
   uint64_t free_bytes = 0;
+  uint64_t architecture = 0;  // 90 for sm_90
 };
 
 // The shared memory.

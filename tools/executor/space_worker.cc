@@ -43,7 +43,7 @@ class SpaceWorker {
  public:
   explicit SpaceWorker(bool synchronous) : synchronous_(synchronous) {}
 
-  absl::Status Start(std::string* name, uint64_t* free) {
+  absl::Status Start(std::string* name, Answer* about) {
     auto api = cuda::Api::Load();
     if (!api.ok()) return api.status();
     api_ = *api;
@@ -60,7 +60,11 @@ class SpaceWorker {
     RETURN_IF_ERROR(api_.Check(api_.StreamCreate(&stream_, 1), "cuStreamCreate"));
     size_t left = 0, total = 0;
     RETURN_IF_ERROR(api_.Check(api_.MemGetInfo(&left, &total), "cuMemGetInfo"));
-    *free = left;
+    about->free_bytes = left;
+    int major = 0, minor = 0;
+    api_.DeviceGetAttribute(&major, cuda::kComputeMajor, device_);
+    api_.DeviceGetAttribute(&minor, cuda::kComputeMinor, device_);
+    about->architecture = static_cast<uint64_t>(10 * major + minor);
     memory_ = std::make_unique<SpaceMemory>(&api_, device_, stream_);
     kernels_ = std::make_unique<LoadedKernels>(&api_, device_, 0);
     return absl::OkStatus();
@@ -194,10 +198,9 @@ class SpaceWorker {
   std::vector<uint8_t> parameters_;
 };
 
-absl::Status Say(const absl::Status& status, const std::string& text, uint64_t free) {
-  const Answer answer = {.code = static_cast<uint32_t>(status.code()),
-                         .following = static_cast<uint32_t>(text.size()),
-                         .free_bytes = free};
+absl::Status Say(const absl::Status& status, const std::string& text, Answer answer = {}) {
+  answer.code = static_cast<uint32_t>(status.code());
+  answer.following = static_cast<uint32_t>(text.size());
   return executor::SendAll(executor::kSocketFd, &answer, sizeof answer, text.data(), text.size(),
                            kToSend);
 }
@@ -241,11 +244,10 @@ class Watch {
 int RunSpaceWorker(int most_seconds, bool synchronous) {
   SpaceWorker worker(synchronous);
   std::string name;
-  uint64_t free = 0;
-  absl::Status status = worker.Start(&name, &free);
-  if (!Say(status, status.ok() ? name : std::string(status.message()), free).ok() || !status.ok()) {
-    return 1;
-  }
+  Answer about;
+  absl::Status status = worker.Start(&name, &about);
+  const std::string text = status.ok() ? name : std::string(status.message());
+  if (!Say(status, text, about).ok() || !status.ok()) return 1;
   Watch watch(most_seconds);
   std::vector<uint8_t> rest;
   for (;;) {
@@ -267,7 +269,7 @@ int RunSpaceWorker(int most_seconds, bool synchronous) {
     const bool stays = absl::IsNotFound(done) || absl::IsAlreadyExists(done) ||
                        absl::IsFailedPrecondition(done) || absl::IsOutOfRange(done);
     if (!done.ok() && !(answered && stays)) status = done;
-    if (answered && !Say(done, std::string(done.message()), 0).ok()) break;
+    if (answered && !Say(done, std::string(done.message())).ok()) break;
   }
   // The driver takes its time to give a context up, which the kernel does as well.
   _exit(0);

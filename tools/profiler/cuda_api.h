@@ -24,6 +24,7 @@ using Stream = struct CUstream_st*;
 enum Result : int { kSuccess = 0 };
 
 // CUdevice_attribute, CUfunction_attribute and others, by their documented numbers.
+inline constexpr int kComputeMajor = 75, kComputeMinor = 76;
 inline constexpr int kClockRate = 13, kMultiprocessors = 16, kSharedPerBlockOptIn = 97,
                      kReservedSharedPerBlock = 111;
 inline constexpr int kFunctionSharedBytes = 1, kFunctionMaxDynamicShared = 8,

@@ -340,18 +340,31 @@ int Supervise(const SessionOptions& options, const Session::RealGpu& real, int s
   return (*session)->Report();
 }
 
-// nullptr if nothing is to be measured.
-absl::StatusOr<std::unique_ptr<ProfilerClient>> StartWantedProfiler(const SessionOptions& options) {
-  if (!options.missing.measure || options.dry_run) return nullptr;
+// Of the GPU that is emulated.
+absl::StatusOr<GpuProfile> WantedProfile(const SessionOptions& options) {
   std::string gpu = options.gpu;
   if (!options.job.cluster.empty()) {
     const auto cluster = FindCluster(options.job.cluster);
     if (!cluster.ok()) return cluster.status();
     gpu = cluster->host.gpu;
   }
-  const auto profile = FindGpuProfile(gpu);
+  return FindGpuProfile(gpu);
+}
+
+// nullptr if nothing is to be measured.
+absl::StatusOr<std::unique_ptr<ProfilerClient>> StartWantedProfiler(const SessionOptions& options) {
+  if (!options.missing.measure || options.dry_run) return nullptr;
+  const auto profile = WantedProfile(options);
   if (!profile.ok()) return profile.status();
   return StartProfiler(options.missing, *profile);
+}
+
+// nullptr if nothing is to be executed on a real GPU.
+absl::StatusOr<std::unique_ptr<ExecutorClient>> StartWantedExecutor(const SessionOptions& options) {
+  if (!options.execute_on_gpu || options.dry_run) return nullptr;
+  const auto profile = WantedProfile(options);
+  if (!profile.ok()) return profile.status();
+  return ExecutorClient::Start(options.executor, profile->sm_architecture());
 }
 
 }  // namespace
@@ -360,9 +373,7 @@ int RunSession(const SessionOptions& options) {
   SetLogLevel(options.verbose ? LogLevel::kInfo : LogLevel::kWarning);
   const auto profiler = StartWantedProfiler(options);
   if (!profiler.ok()) return Fail(profiler.status());
-  absl::StatusOr<std::unique_ptr<ExecutorClient>> executor = nullptr;
-  if (options.execute_on_gpu && !options.dry_run)
-    executor = ExecutorClient::Start(options.executor);
+  const auto executor = StartWantedExecutor(options);
   if (!executor.ok()) return Fail(executor.status());
   const Session::RealGpu real = {profiler->get(), executor->get()};
   return RunGuarded([&](int signals) { return Supervise(options, real, signals); });

@@ -30,8 +30,9 @@ RealMemory::~RealMemory() {
 
 absl::StatusOr<RealMemory::Space*> RealMemory::SpaceOf(AddressSpace& memory) {
   if (memory.elsewhere() != nullptr) return static_cast<Space*>(memory.elsewhere());
+  if (!no_space_.ok()) return no_space_;
   auto remote = gpu_->NewSpace();
-  if (!remote.ok()) return remote.status();
+  if (!remote.ok()) return no_space_ = remote.status();
   auto space = std::make_unique<Space>(this, &memory, *std::move(remote));
   Space* const result = space.get();
   memory.set_elsewhere(result);

@@ -121,6 +121,7 @@ class RealMemory : public Elsewhere {
   const uint64_t most_pieces_;
   const std::shared_ptr<PageStore> store_;
   uint64_t launches_ = 0;
+  absl::Status no_space_;  // why there is no other; starting one takes seconds, also in vain
   std::map<AddressSpace*, std::unique_ptr<Space>> spaces_;
   absl::flat_hash_map<DeviceMemory*, Units> units_;
   Counters counters_;

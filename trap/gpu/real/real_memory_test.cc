@@ -105,6 +105,8 @@ class FakeGpu : public RemoteGpu {
   };
 
   absl::StatusOr<std::unique_ptr<RemoteSpace>> NewSpace() override {
+    ++asked;
+    if (spaces.size() == most) return absl::ResourceExhaustedError("full");
     auto space = std::make_unique<Space>();
     spaces.push_back(space.get());
     return space;
@@ -113,6 +115,8 @@ class FakeGpu : public RemoteGpu {
   uint64_t free_bytes() const override { return 0; }
 
   std::vector<Space*> spaces;  // in the order in which they were made
+  size_t most = 10;
+  int asked = 0;
 
  private:
   const std::string name_ = "fake";
@@ -318,6 +322,14 @@ TEST_F(RealMemoryTest, ALostSpaceMakesRoom) {
   a_.Unmap(kAt, 2 * kPiece);
   memory_.reset();
   EXPECT_EQ(real_.counters().pieces, 7);
+}
+
+TEST_F(RealMemoryTest, DoesNotAskAgainForAContextThatCannotBe) {
+  gpu_.most = 1;
+  Launch(a_, {kAt});
+  for (int i = 0; i < 3; ++i) EXPECT_FALSE(real_.SpaceOf(b_).ok());
+  EXPECT_EQ(gpu_.asked, 2);
+  Launch(a_, {kAt});
 }
 
 TEST_F(RealMemoryTest, SaysWhatDoesNotFit) {

@@ -23,11 +23,12 @@ absl::Status WaitingSpace::Sleep() {
 absl::Status WaitingSpace::Wake() {
   for (auto& [address, piece] : pieces_) {
     if (auto status = remote_->Map(address); !status.ok()) return status;
-    for (uint64_t at = 0; piece != nullptr && at < kPiece;) {
-      const auto run = piece->RunAt(at, kPiece - at);
+    DeviceMemory* const saved = piece.get();
+    for (uint64_t at = 0; saved != nullptr && at < kPiece;) {
+      const auto run = saved->RunAt(at, kPiece - at);
       if (!run.empty) {
         auto status = remote_->Put(address + at, run.length,
-                                   [&](uint8_t* to) { piece->Read(at, to, run.length); });
+                                   [&](uint8_t* to) { saved->Read(at, to, run.length); });
         if (!status.ok()) return status;
       }
       at += run.length;

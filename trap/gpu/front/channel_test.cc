@@ -229,6 +229,7 @@ TEST_F(ChannelTest, MacrosFillAndCopyByInlineData) {
 TEST_F(ChannelTest, AMacroThatReadsNowhereIsAFault) {
   Method(kComputeSubchannel, abi::compute::kMmeMemAddressA, {0x7f, 0});
   Method(kComputeSubchannel, abi::compute::kMmeDmaReadFifoed, {2});
+  Method(kComputeSubchannel, abi::compute::kLoadMmeStartAddressRam, {0});
   Method(kComputeSubchannel, abi::compute::kLoadMmeInstructionRam,
          {0x7, 0x18c00400, 0x359c1f00, 0x3, 0x18c00000, 0x318c0301, 0x3, 0x18c00000, 0x318c0300},
          abi::kSecOpNonIncMethod);

@@ -76,6 +76,11 @@ constexpr uint32_t kBarrier = 0x1000;
 constexpr char kModes[16][5] = {"UUUU", "TTTT", "FFFF", "TTUU", "FFUU", "TFUU", "TUUU", "FUUU",
                                 "UUTT", "UUTF", "UUTU", "UUFT", "UUFF", "UUFU", "UUUT", "UUUF"};
 
+void Store(std::vector<uint32_t>& store, uint32_t at, uint32_t word) {
+  if (store.size() <= at) store.resize(at + 1);
+  store[at] = word;
+}
+
 bool Compares(uint32_t operation, uint32_t x, uint32_t y) {
   switch (operation) {
     case kLess:
@@ -98,17 +103,18 @@ bool Compares(uint32_t operation, uint32_t x, uint32_t y) {
 }  // namespace
 
 void MacroEngine::AddInstruction(uint32_t word) {
-  if (instruction_pointer_ < kInstructionWords) instructions_[instruction_pointer_] = word;
+  if (instruction_pointer_ < kInstructionWords) Store(instructions_, instruction_pointer_, word);
   ++instruction_pointer_;
 }
 
 void MacroEngine::AddStart(uint32_t word) {
-  if (start_pointer_ < kMacros) starts_[start_pointer_] = word;
+  if (start_pointer_ < kMacros) Store(starts_, start_pointer_, word);
   ++start_pointer_;
 }
 
 void MacroEngine::Call(uint32_t macro, uint32_t parameter) {
-  runs_ = macro < kMacros;
+  runs_ = macro < starts_.size();
+  is_missing_ = !runs_;
   parameters_ = {parameter};
   registers_ = {};
   begin_ = runs_ ? starts_[macro] : 0;
@@ -121,7 +127,7 @@ void MacroEngine::Call(uint32_t macro, uint32_t parameter) {
 
 std::optional<MacroEngine::Instruction> MacroEngine::Fetch() const {
   const uint64_t word = begin_ + uint64_t{at_} * kWordsOfInstruction;
-  if (word + kWordsOfInstruction > kInstructionWords) return std::nullopt;
+  if (word + kWordsOfInstruction > instructions_.size()) return std::nullopt;
   // The highest of its 96 bits come first.
   const uint64_t low = uint64_t{instructions_[word + 1]} << 32 | instructions_[word + 2];
   const uint64_t high = instructions_[word];
@@ -312,11 +318,11 @@ bool MacroEngine::Compute(const Instruction& instruction, size_t alu, uint32_t x
     }
     case kReadMemory:
       if (x >= kMemoryWords) return false;
-      result = memory_[x];
+      result = x < memory_.size() ? memory_[x] : 0;
       break;
     case kWriteMemory:
       if (x >= kMemoryWords) return false;
-      memory_[x] = y;
+      Store(memory_, x, y);
       break;
     default:
       return false;
@@ -360,6 +366,7 @@ void MacroEngine::Next() {
 }
 
 MacroEngine::State MacroEngine::Run(const std::function<uint32_t(uint32_t method)>& state) {
+  if (std::exchange(is_missing_, false)) return Refuse("a macro that was not loaded");
   if (parameters_.size() > kMostParameters) return Refuse("more parameters than it takes");
   while (runs_) {
     const auto instruction = Fetch();

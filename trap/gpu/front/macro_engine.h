@@ -82,13 +82,12 @@ class MacroEngine {
   std::optional<State> Output(const Instruction& instruction);
   void Next();
 
-  std::vector<uint32_t> instructions_ = std::vector<uint32_t>(kInstructionWords);
-  std::vector<uint32_t> memory_ = std::vector<uint32_t>(kMemoryWords);
-  std::array<uint32_t, kMacros> starts_{};  // in words
+  // As far as they were ever written: every channel has an engine, and most have two macros.
+  std::vector<uint32_t> instructions_, memory_, starts_;  // starts: in words
   uint32_t instruction_pointer_ = 0, start_pointer_ = 0;
 
   // Of the macro under way.
-  bool runs_ = false;
+  bool runs_ = false, is_missing_ = false;  // missing: nobody said where it begins
   std::deque<uint32_t> parameters_;
   std::array<uint32_t, 24> registers_{};
   std::array<uint32_t, 2> loaded_{}, results_{};

@@ -118,8 +118,11 @@ TEST_F(MacroEngineTest, RefusesWhatItDoesNotKnow) {
   engine_.AddStart(MacroEngine::kInstructionWords);
   engine_.Call(0, 0);
   EXPECT_EQ(Run(), State::kRefuses);
-  engine_.Call(MacroEngine::kMacros, 0);
-  EXPECT_EQ(Run(), State::kWaits);
+  for (const uint32_t macro : {50u, MacroEngine::kMacros}) {
+    engine_.Call(macro, 0);
+    EXPECT_EQ(Run(), State::kRefuses);
+    EXPECT_EQ(Run(), State::kWaits);
+  }
 }
 
 TEST_F(MacroEngineTest, AnEndlessOneIsRefused) {

@@ -184,6 +184,8 @@ namespace {
 // bytes, or kAnywhere if a register says it.
 constexpr uint64_t kAnywhere = UINT64_MAX;
 constexpr size_t kMostFunctions = 1024;  // that a kernel refers to
+// Relocations and sections looked at in all: functions that lead to each other could make it many.
+constexpr uint64_t kMostLooks = uint64_t{1} << 26;
 template <typename Each>
 void ForConstants(absl::Span<const uint8_t> code, uint64_t bank, const Each& each) {
   constexpr uint64_t kLoad = 0x182;  // LDC
@@ -245,13 +247,16 @@ bool ReadKernelData(absl::Span<const uint8_t> data, const std::string& kernel, K
       found.variable = std::string(name);
     }
   };
+  uint64_t looks = 0;
   const auto for_relocations = [&](uint32_t of, const auto& each) {
     for (const Elf64_Shdr& section : sections) {
+      ++looks;
       if ((section.sh_type != SHT_REL && section.sh_type != SHT_RELA) || section.sh_info != of) {
         continue;
       }
       const auto relocations = image->Data(section);
       const uint64_t step = section.sh_type == SHT_RELA ? sizeof(Elf64_Rela) : sizeof(Elf64_Rel);
+      looks += relocations.size() / step;
       for (uint64_t entry = 0; entry + step <= relocations.size(); entry += step) {
         each(*ReadAt<Elf64_Rel>(relocations, entry));
       }
@@ -259,7 +264,7 @@ bool ReadKernelData(absl::Span<const uint8_t> data, const std::string& kernel, K
   };
   // What addresses lead to may be code, which refers to more of them.
   for (size_t done = 0, known = 0; done < codes.size() || known < slots.size();) {
-    if (codes.size() > kMostFunctions) {
+    if (codes.size() > kMostFunctions || looks > kMostLooks) {
       found.variable = "of more functions than are looked through";
       return true;
     }

@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <iostream>
 #include <string>
 #include <vector>
@@ -24,6 +25,8 @@ extern char** environ;
 
 namespace phantora {
 namespace {
+
+constexpr std::chrono::seconds kToSend(60);
 
 absl::Status StartOne(const std::string& worker, const std::vector<std::string>& options) {
   int ends[2];
@@ -58,7 +61,7 @@ absl::Status StartOne(const std::string& worker, const std::vector<std::string>&
       posix_spawn(&process, arguments[0], &actions, nullptr, arguments.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
   if (error != 0) return absl::InternalError(absl::StrCat("posix_spawn: ", strerror(error)));
-  return executor::SendDescriptors(STDOUT_FILENO, "space\n", {ours.get(), memory.get()});
+  return executor::SendDescriptors(STDOUT_FILENO, "space\n", {ours.get(), memory.get()}, kToSend);
 }
 
 }  // namespace
@@ -67,7 +70,8 @@ int RunExecutorBroker(const std::string& worker, const std::vector<std::string>&
   signal(SIGCHLD, SIG_IGN);  // nobody asks how they ended
   for (std::string line; std::getline(std::cin, line);) {
     if (const auto status = StartOne(worker, options); !status.ok()) {
-      if (!executor::SendDescriptors(STDOUT_FILENO, absl::StrCat(status.message(), "\n"), {})
+      if (!executor::SendDescriptors(STDOUT_FILENO, absl::StrCat(status.message(), "\n"), {},
+                                     kToSend)
                .ok()) {
         return 1;
       }

@@ -57,7 +57,7 @@ class ProcessSpace : public RemoteSpace {
     const Request request = {
         .kind = Kind::kMapHost, .address = address, .bytes = bytes, .place = offset};
     auto status = executor::SendDescriptors(
-        socket_.get(), {reinterpret_cast<const char*>(&request), sizeof request}, {file});
+        socket_.get(), {reinterpret_cast<const char*>(&request), sizeof request}, {file}, kToWork);
     return status.ok() ? Answered() : status;
   }
   absl::Status UnmapHost(uint64_t address, uint64_t bytes) override {

@@ -22,7 +22,7 @@ absl::Status WaitFor(int socket, int16_t events, Clock::time_point deadline, boo
     pollfd wanted = {.fd = socket, .events = events, .revents = 0};
     const int ready = poll(&wanted, 1, forever ? -1 : static_cast<int>(std::max<int64_t>(left, 0)));
     if (ready > 0) return absl::OkStatus();
-    if (ready == 0) return absl::DeadlineExceededError("it does not answer");
+    if (ready == 0) return absl::DeadlineExceededError("the process that has the GPU does not answer");
     if (errno != EINTR) return absl::UnavailableError(absl::StrCat("poll: ", strerror(errno)));
   }
 }
@@ -44,7 +44,7 @@ absl::Status SendAll(int socket, const void* head, size_t head_bytes, const void
       if (auto status = WaitFor(socket, POLLOUT, deadline, false); !status.ok()) return status;
       continue;
     }
-    if (sent <= 0) return absl::UnavailableError("its process has ended");
+    if (sent <= 0) return absl::UnavailableError("the process that has the GPU has ended");
     for (iovec& piece : pieces) {
       const size_t step = std::min(piece.iov_len, static_cast<size_t>(sent));
       piece.iov_base = static_cast<char*>(piece.iov_base) + step;
@@ -100,15 +100,15 @@ absl::Status ReceiveAll(int socket, void* to, size_t bytes, std::chrono::millise
       }
       continue;
     }
-    if (some <= 0) return absl::UnavailableError("its process has ended");
+    if (some <= 0) return absl::UnavailableError("the process that has the GPU has ended");
     if (descriptor != nullptr) TakeDescriptors(message, descriptor, 1);
     got += static_cast<size_t>(some);
   }
   return absl::OkStatus();
 }
 
-absl::Status SendDescriptors(int socket, absl::string_view bytes,
-                             absl::Span<const int> descriptors) {
+absl::Status SendDescriptors(int socket, absl::string_view bytes, absl::Span<const int> descriptors,
+                             std::chrono::milliseconds timeout) {
   iovec text = {const_cast<char*>(bytes.data()), bytes.size()};
   alignas(cmsghdr) char control[CMSG_SPACE(kMostDescriptors * sizeof(int))] = {};
   const size_t size = std::min(descriptors.size(), kMostDescriptors) * sizeof(int);
@@ -124,10 +124,15 @@ absl::Status SendDescriptors(int socket, absl::string_view bytes,
     head->cmsg_len = CMSG_LEN(size);
     memcpy(CMSG_DATA(head), descriptors.data(), size);
   }
-  if (sendmsg(socket, &message, MSG_NOSIGNAL) != static_cast<ssize_t>(bytes.size())) {
-    return absl::UnavailableError(absl::StrCat("sendmsg: ", strerror(errno)));
+  const auto deadline = Clock::now() + timeout;
+  for (;;) {
+    const ssize_t sent = sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent == static_cast<ssize_t>(bytes.size())) return absl::OkStatus();
+    if (sent >= 0) return absl::UnavailableError("sendmsg: only a part could be sent");
+    if (errno == EINTR) continue;
+    if (errno != EAGAIN) return absl::UnavailableError(absl::StrCat("sendmsg: ", strerror(errno)));
+    if (auto status = WaitFor(socket, POLLOUT, deadline, false); !status.ok()) return status;
   }
-  return absl::OkStatus();
 }
 
 absl::StatusOr<std::pair<UniqueFd, UniqueFd>> ReceiveDescriptors(
@@ -144,7 +149,7 @@ absl::StatusOr<std::pair<UniqueFd, UniqueFd>> ReceiveDescriptors(
   message.msg_control = control;
   message.msg_controllen = sizeof control;
   const ssize_t got = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
-  if (got <= 0) return absl::UnavailableError("its process has ended");
+  if (got <= 0) return absl::UnavailableError("the process that has the GPU has ended");
   UniqueFd descriptors[kMostDescriptors];
   if (TakeDescriptors(message, descriptors, kMostDescriptors) == kMostDescriptors) {
     return std::pair(std::move(descriptors[0]), std::move(descriptors[1]));

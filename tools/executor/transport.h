@@ -24,9 +24,10 @@ absl::Status SendAll(int socket, const void* head, size_t head_bytes, const void
 absl::Status ReceiveAll(int socket, void* to, size_t bytes, std::chrono::milliseconds timeout,
                         UniqueFd* descriptor = nullptr);
 
-// Descriptors, at most two, with some bytes (at most what a socket takes at once).
-absl::Status SendDescriptors(int socket, absl::string_view bytes,
-                             absl::Span<const int> descriptors);
+// Descriptors, at most two, with some bytes (at most what a socket takes at once). Errors: as
+// SendAll.
+absl::Status SendDescriptors(int socket, absl::string_view bytes, absl::Span<const int> descriptors,
+                             std::chrono::milliseconds timeout);
 // Two of them. What came instead is the error's text.
 absl::StatusOr<std::pair<UniqueFd, UniqueFd>> ReceiveDescriptors(int socket,
                                                                  std::chrono::milliseconds timeout);

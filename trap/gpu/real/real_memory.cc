@@ -15,6 +15,8 @@ namespace {
 // What the host has written is looked through for addresses of memory that is not there yet, if it
 // is so little: tables of pointers are.
 constexpr uint64_t kMostSearched = 1 << 20;
+// Mappings each way that a tensor may lie in: 128 GiB of those of expandable segments.
+constexpr int kMostMappings = 1 << 16;
 // Of the host's memory in one mapping: all of it is pinned.
 constexpr uint64_t kMostHost = uint64_t{16} << 30;
 
@@ -291,9 +293,11 @@ absl::Status RealMemory::Add(Space& space, uint64_t address) {
     return of != nullptr && !space.kept_here_.contains(of);
   };
   uint64_t begin = space.memory_->MappingAt(address)->first;
-  while (begin > 0 && can_be(begin - 1)) begin = space.memory_->MappingAt(begin - 1)->first;
+  for (int i = 0; i < kMostMappings && begin > 0 && can_be(begin - 1); ++i) {
+    begin = space.memory_->MappingAt(begin - 1)->first;
+  }
   uint64_t end = address;
-  while (can_be(end)) {
+  for (int i = 0; i < kMostMappings && can_be(end); ++i) {
     const auto mapping = space.memory_->MappingAt(end);
     end = mapping->first + mapping->second;
   }

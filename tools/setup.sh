@@ -22,6 +22,8 @@ readonly system_packages=(
   python3 python3-dev python3-venv
   ca-certificates debian-archive-keyring xz-utils
 )
+# Without these something is slower.
+readonly optional_packages=(libopenblas0-pthread)
 
 # Driver version, revision of the Debian packages, Debian release that has them.
 readonly driver_table=(
@@ -91,9 +93,10 @@ in_source_tree() { [[ -f $root/WORKSPACE ]]; }
 
 # --- system ------------------------------------------------------------------
 
+# missing_packages <package>...
 missing_packages() {
   local package status
-  for package in "${system_packages[@]}"; do
+  for package; do
     status=$(dpkg-query --show --showformat '${db:Status-Status}' "$package" 2>/dev/null) || true
     # Of a package for several architectures, one is enough.
     [[ $status == installed* ]] || printf '%s\n' "$package"
@@ -109,24 +112,31 @@ packages_not_installed() {
     "  apt-get install --no-install-recommends $*"
 }
 
-setup_system() {
-  local missing as_root=() install
-  command -v dpkg-query >/dev/null || die "this is not a Debian system: dpkg-query is missing" \
-    "Phantora builds on Debian 12 and later."
-  mapfile -t missing < <(missing_packages)
-  ((${#missing[@]})) || return 0
+# install_packages <package>...: as root, or by sudo.
+install_packages() {
+  local as_root=() install
   if ((EUID != 0)); then
-    command -v sudo >/dev/null || packages_not_installed "${missing[@]}"
+    command -v sudo >/dev/null || return
     as_root=(sudo)
     [[ -t 0 ]] || as_root+=(--non-interactive)
   fi
-  say "installing ${missing[*]}"
+  say "installing $*"
   install=("${as_root[@]}" apt-get --yes --quiet -o DPkg::Lock::Timeout=600 -o DPkg::Use-Pty=0)
   export DEBIAN_FRONTEND=noninteractive
   # The lists at hand may do, so a failure here is not the end.
   run_logged apt-update "${install[@]}" update || true
-  run_logged apt-install "${install[@]}" install --no-install-recommends "${missing[@]}" ||
-    packages_not_installed "${missing[@]}"
+  run_logged apt-install "${install[@]}" install --no-install-recommends "$@"
+}
+
+setup_system() {
+  local missing wished
+  command -v dpkg-query >/dev/null || die "this is not a Debian system: dpkg-query is missing" \
+    "Phantora builds on Debian 12 and later."
+  mapfile -t missing < <(missing_packages "${system_packages[@]}")
+  mapfile -t wished < <(missing_packages "${optional_packages[@]}")
+  ((${#missing[@]} == 0)) || install_packages "${missing[@]}" || packages_not_installed "${missing[@]}"
+  ((${#wished[@]} == 0)) || install_packages "${wished[@]}" ||
+    say "not installed: ${wished[*]}, without which --execute all is slow"
 }
 
 # --- drivers -----------------------------------------------------------------

@@ -22,6 +22,8 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "tools/run/driver_libraries.h"
+#include "trap/gpu/front/kernel_execution.h"
+#include "trap/gpu/products/blas.h"
 #include "trap/launch/device_wall.h"
 #include "trap/launch/launcher.h"
 #include "trap/linux/filter_policy.h"
@@ -193,6 +195,23 @@ void CheckDrivers(Doctor& doctor) {
 
 }  // namespace
 
+void CheckExecution(Doctor& doctor) {
+  if (!KernelExecution::IsPossible()) {
+    doctor.Say(Outcome::kSlower, "kernels are not executed",
+               "that needs a processor with AVX2, FMA, F16C and BMI2; times are the same without");
+    return;
+  }
+  std::string why;
+  if (const auto blas = Blas::Load(why)) {
+    doctor.Say(Outcome::kGood,
+               absl::StrCat("kernels are executed; with --execute all products by ", blas->name()));
+  } else {
+    doctor.Say(Outcome::kSlower,
+               "kernels are executed, with --execute all products by their own code",
+               absl::StrCat("install libopenblas0-pthread: ten times as fast (", why, ")"));
+  }
+}
+
 int RunDoctor() {
   Doctor doctor;
   CheckKernel(doctor);
@@ -200,6 +219,7 @@ int RunDoctor() {
   CheckWall(doctor);
   CheckSimulatedTime(doctor);
   CheckMemory(doctor);
+  CheckExecution(doctor);
   CheckDrivers(doctor);
   printf("%s\n", doctor.healthy() ? "This machine can run Phantora."
                                   : "Phantora cannot run here before the above is changed.");

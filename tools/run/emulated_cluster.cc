@@ -173,6 +173,16 @@ EmulatedCluster::EmulatedCluster(const Options& options, Parts parts)
         execution_->UseGpu(std::make_unique<RealExecution>(
             options.executor, ExecutorMemory(*options.executor, *options.session), pages_));
       }
+      // What may take as long as it likes need not have the GPU's own bits.
+      if (!most) {
+        std::string why;
+        if (auto blas = Blas::Load(why)) {
+          execution_->UseLibrary(std::move(blas));
+        } else {
+          LogWarning(absl::StrCat("products of matrices are computed by their own code, slowly: ",
+                                  why, " (Debian's libopenblas0-pthread has it)"));
+        }
+      }
       services_.execution = execution_.get();
     }
     scheduler_.Simulate(&timelines_);

@@ -188,6 +188,11 @@ std::string SessionReport::ExecutedKernels() const {
                           static_cast<double>(memory.put) * 1e-9,
                           static_cast<double>(memory.got) * 1e-9, memory.turns);
   }
+  if (const ProductLibrary* library = execution->library()) {
+    const ProductLibrary::Counters& by_library = library->counters();
+    absl::StrAppendFormat(&text, ", %d of them products by OpenBLAS (%.3g FLOP)", by_library.done,
+                          by_library.flops);
+  }
   if (counters.skipped() == 0) return text;
   absl::StrAppend(&text, ", ", counters.skipped(), " were not:");
   const std::pair<uint64_t, const char*> reasons[] = {
@@ -255,6 +260,9 @@ void SessionReport::TellSummary() {
       for (const std::string& line :
            execution->NotByGpu(options.verbose ? kManyKernels : kFewRefusals)) {
         LogWarning(absl::StrCat("not by the GPU here: ", line));
+      }
+      for (const std::string& line : execution->NotByLibrary(options.verbose ? kManyKernels : 0)) {
+        LogInfo(absl::StrCat("not by OpenBLAS: ", line));
       }
     }
   }

@@ -137,6 +137,10 @@ Progress KernelExecution::Run(ExecutionContext& context, const NamedLaunch& want
     Skip(context, process, counters_.refused, wanted, "its code cannot be read");
     return Progress::kDone;
   }
+  if (tracking != sass::Tracking::kTainted &&
+      RunByLibrary(context, process, wanted, launch, *program)) {
+    return Progress::kDone;
+  }
   sass::Outcome outcome;
   uint64_t instructions = 0;
   for (;;) {
@@ -160,6 +164,25 @@ Progress KernelExecution::Run(ExecutionContext& context, const NamedLaunch& want
     process.credit -= std::min(process.credit, instructions);
   }
   return Finish(context, wanted, process, *program, outcome, launch.keeps_trapped);
+}
+
+bool KernelExecution::RunByLibrary(ExecutionContext& context, Process& process,
+                                   const NamedLaunch& launch, const sass::Launch& read,
+                                   const sass::Program& program) {
+  if (library_ == nullptr || launch.family() != WorkFamily::kGemm) return false;
+  const auto parameters = reader_.Parameters(context, launch);
+  const ProductLibrary::Launch product = {.parameter_offset = launch.qmd.parameter_offset(),
+                                          .parameters = parameters,
+                                          .launch = read,
+                                          .program = program,
+                                          .work = launch.Work(parameters)};
+  if (!library_->Run(product, executor_, context.memory())) {
+    if (not_by_library_.size() < kMostRefusals) ++not_by_library_[{launch.title, library_->why()}];
+    return false;
+  }
+  ++counters_.executed;
+  ++process.executed;
+  return true;
 }
 
 std::optional<Progress> KernelExecution::RunByGpu(ExecutionContext& context, Process& process,
@@ -260,6 +283,7 @@ Progress KernelExecution::Finish(ExecutionContext& context, const NamedLaunch& l
     case Reason::kNone:
       ++counters_.executed;
       ++process.executed;
+      if (library_ != nullptr) library_->WasExecuted(context.memory());
       if (outcome.host_bytes > 0) SeenByHost(context, process, outcome.host_bytes);
       return Progress::kDone;
     case Reason::kTooLong:

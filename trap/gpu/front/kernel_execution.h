@@ -19,6 +19,7 @@
 #include "trap/gpu/front/launch_reader.h"
 #include "trap/gpu/front/output_finder.h"
 #include "trap/gpu/front/skipped_outputs.h"
+#include "trap/gpu/products/product_library.h"
 #include "trap/gpu/real/real_execution.h"
 #include "trap/gpu/sass/execute.h"
 
@@ -68,6 +69,13 @@ class KernelExecution {
   void UseGpu(std::unique_ptr<RealExecution> real) { real_ = std::move(real); }
   const RealExecution* real() const { return real_.get(); }
 
+  // From now on a library computes products that it can.
+  void UseLibrary(std::unique_ptr<Blas> blas) {
+    library_ =
+        std::make_unique<ProductLibrary>(std::move(blas), sass::Workers::Processors(), is_ending_);
+  }
+  const ProductLibrary* library() const { return library_.get(); }
+
   // Does this processor have what it takes?
   static bool IsPossible();
 
@@ -107,6 +115,10 @@ class KernelExecution {
   const Counters& counters() const { return counters_; }
   // Kernels that the real GPU did not execute, by how many launches that were, with the reasons.
   std::vector<std::string> NotByGpu(size_t most) const { return LinesOf(not_by_gpu_, most); }
+  // Products that a library did not compute.
+  std::vector<std::string> NotByLibrary(size_t most) const {
+    return LinesOf(not_by_library_, most);
+  }
   // Kernels that were refused, and of each process the first that was skipped, with the first
   // reason for each and how many launches that were, the most frequent first.
   std::vector<std::string> Refusals(size_t most) const { return LinesOf(refusals_, most); }
@@ -145,6 +157,9 @@ class KernelExecution {
   // nullopt: not by the real GPU.
   std::optional<Progress> RunByGpu(ExecutionContext& context, Process& process,
                                    const NamedLaunch& launch);
+  // Of a product: whether the library has done it.
+  bool RunByLibrary(ExecutionContext& context, Process& process, const NamedLaunch& launch,
+                    const sass::Launch& read, const sass::Program& program);
   // How many thread instructions it may take.
   uint64_t MostOf(const Process& process, sass::Tracking tracking) const;
   // By what is known before it begins.
@@ -182,8 +197,9 @@ class KernelExecution {
   SkippedOutputs skipped_;
   bool any_skipped_ = false;  // in the whole run
   absl::flat_hash_map<Shape, Meeting> meetings_;
-  Reasons refusals_, not_by_gpu_;
+  Reasons refusals_, not_by_gpu_, not_by_library_;
   std::unique_ptr<RealExecution> real_;
+  std::unique_ptr<ProductLibrary> library_;
   Counters counters_;
 };
 

@@ -21,6 +21,9 @@ constexpr char kHalfArithmetic[] = "78=.F32 85=.BF16_V2 80=.FTZ 77=.SAT";
 constexpr char kFloatToInteger[] =
     "80=.FTZ 75+2:72=.U8,.U16,.U32,.U64,.S8,.S16,,.S64 84+3=?,.F16,,.F64,.BF16 "
     "78+2=,.FLOOR,.CEIL,.TRUNC 77=.NTZ";
+constexpr char kHalfToInteger[] =
+    "80=.FTZ 75+2:72=.U8,.U16,.U32,.U64,.S8,.S16,,.S64 84+3=?,.F16 78+2=,.FLOOR,.CEIL,.TRUNC "
+    "77=.NTZ";
 constexpr char kIntegerToFloat[] =
     "75+3=?,.F16,,.F64,.BF16 84+2:74=.U8,.U16,.U32,.U64,.S8,.S16,,.S64 " PHANTORA_ROUNDING;
 constexpr char kFloatToFloat[] =
@@ -94,7 +97,9 @@ std::vector<EncodingRow> FloatRows() {
        Always<&IntegerToFloat32>},
       {0x102, "1456", "FCHK", "", "P81 a-| b-|", Always<&CheckDivision>, kF},
       {0x104, "1456", "F2F", kFloatToFloat, "d*f b-|", Always<&FloatToFloat>, kF},
+      {0x104, "1", "F2F.F32.F16", "80=.FTZ", "d b-|H =75+3:2 =84+2:1", Always<&FloatToFloat>, kF},
       {0x105, "1456", "F2I", kFloatToInteger, "d*f b-|", Always<&FloatToInteger>, kF},
+      {0x105, "1", "F2I", kHalfToInteger, "d*f b-|H", Always<&FloatToInteger>, kF},
       {0x106, "1456", "I2F", kIntegerToFloat, "d*f by", Always<&IntegerToFloat>},
       {0x107, "1456", "FRND", "75+2:84+2=?,?,?,?,?,.F16,?,?,?,?, 80=.FTZ 78+2=,.FLOOR,.CEIL,.TRUNC",
        "d b-|", Always<&RoundToIntegral>, kF},

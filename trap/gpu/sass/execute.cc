@@ -56,6 +56,17 @@ uint64_t BytesOfBlock(const Launch& launch) {
   return (launch.block.count() + kLanes - 1) / kLanes * sizeof(Warp) + launch.shared_bytes;
 }
 
+std::vector<std::pair<uint32_t, uint32_t>> RangesOf(const ConstantsNoted& noted) {
+  std::vector<std::pair<uint32_t, uint32_t>> ranges;
+  for (auto byte = static_cast<uint32_t>(noted._Find_first()); byte < noted.size();) {
+    uint32_t end = byte + 1;
+    while (end < noted.size() && noted.test(end)) ++end;
+    ranges.emplace_back(byte, end);
+    byte = static_cast<uint32_t>(noted._Find_next(end - 1));
+  }
+  return ranges;
+}
+
 }  // namespace
 
 // Some of a launch's clusters, one after the other.
@@ -282,16 +293,6 @@ Sample Executor::Try(const Launch& launch, const Program& program, AddressSpace&
   Sample sample;
   LaunchState state;
   const auto noted = std::make_unique<ConstantsNoted>();
-  const auto constants = [&] {
-    std::vector<std::pair<uint32_t, uint32_t>> read;
-    for (auto byte = static_cast<uint32_t>(noted->_Find_first()); byte < noted->size();) {
-      uint32_t end = byte + 1;
-      while (end < noted->size() && noted->test(end)) ++end;
-      read.emplace_back(byte, end);
-      byte = static_cast<uint32_t>(noted->_Find_next(end - 1));
-    }
-    return read;
-  };
   if (launch.together || !StateOf(launch, program, state)) {
     sample.is_complete = false;
     return sample;
@@ -331,12 +332,12 @@ Sample Executor::Try(const Launch& launch, const Program& program, AddressSpace&
     all.thread_instructions += sample.thread_instructions;
     if (all.is_complete) {
       all.is_all = true;
-      all.constants_read = constants();
+      all.constants_read = RangesOf(*noted);
       return all;
     }
     sample.thread_instructions = all.thread_instructions;
   }
-  sample.constants_read = constants();
+  sample.constants_read = RangesOf(*noted);
   std::sort(sample.written.begin(), sample.written.end());
   std::vector<std::pair<uint64_t, uint64_t>> apart;
   for (const auto& range : sample.written) {
@@ -348,6 +349,48 @@ Sample Executor::Try(const Launch& launch, const Program& program, AddressSpace&
   }
   sample.written = std::move(apart);
   return sample;
+}
+
+std::optional<Watched> Executor::Watch(const Launch& launch, const Program& program,
+                                       AddressSpace& space, uint64_t number, uint64_t instructions,
+                                       const std::function<bool()>& interrupted) {
+  LaunchState state;
+  if (launch.together || !StateOf(launch, program, state) ||
+      number >= launch.grid.count() / state.cluster.count()) {
+    return std::nullopt;
+  }
+  const auto noted = std::make_unique<ConstantsNoted>();
+  state.constants_noted = noted.get();
+  constexpr bool kNotesReads = true;
+  LaunchPages pages(space, pool_, kMostBytes, Tracking::kTainted, kNotesReads);
+  Part part(pages, state, number, number + 1);
+  uint64_t next_question = kBetweenQuestions;
+  part.Run(program, std::clamp(instructions / kLanes, kLeastTurnOfBlock, kTurnOfBlock), idle_[0],
+           [&] {
+             const uint64_t now = part.thread_instructions();
+             if (now > next_question) {
+               next_question = now + kBetweenQuestions;
+               if (interrupted()) return true;
+             }
+             return now > instructions;
+           });
+  part.End(idle_[0]);
+  Watched watched = {.constants_read = RangesOf(*noted),
+                     .thread_instructions = part.thread_instructions()};
+  if (part.stop.reason != Stop::Reason::kNone ||
+      !part.memory.ReadRanges(kMostRanges, watched.read) ||
+      !part.memory.WrittenRanges(kMostRanges, watched.written)) {
+    return std::nullopt;
+  }
+  for (const auto& [begin, end] : watched.written) {
+    for (uint64_t at = begin; at < end;) {
+      const uint64_t bytes = std::min(end - at, PagePool::kPage - at % PagePool::kPage);
+      const uint8_t* const from = part.memory.Read(at, bytes);
+      watched.bytes.insert(watched.bytes.end(), from, from + bytes);
+      at += bytes;
+    }
+  }
+  return watched;
 }
 
 bool Executor::TryPart(LaunchState& state, const Program& program, AddressSpace& space,

@@ -63,6 +63,16 @@ struct Sample {
   uint64_t thread_instructions = 0;
 };
 
+// What one cluster of a launch does with global memory.
+struct Watched {
+  // Ranges of addresses, in order, apart.
+  std::vector<std::pair<uint64_t, uint64_t>> read = {}, written = {};
+  std::vector<uint8_t> bytes = {};  // of those written, one by one
+  // Bytes of constant bank 0 that it has read: ranges, in order, apart.
+  std::vector<std::pair<uint32_t, uint32_t>> constants_read = {};
+  uint64_t thread_instructions = 0;
+};
+
 // Keeps what launches need, so that the next need not make it again. Not thread-safe.
 class Executor {
  public:
@@ -87,6 +97,13 @@ class Executor {
   // take `most_of_all` at most, all of it. Nothing becomes visible.
   Sample Try(const Launch& launch, const Program& program, AddressSpace& memory, uint64_t most,
              uint64_t most_of_all, const std::function<bool()>& interrupted);
+
+  // Executes cluster `number` alone, with memory as it is, to its end or for so many thread
+  // instructions, and notes every byte that it reads and writes. Nothing becomes visible. nullopt:
+  // it fails.
+  std::optional<Watched> Watch(const Launch& launch, const Program& program, AddressSpace& memory,
+                               uint64_t number, uint64_t instructions,
+                               const std::function<bool()>& interrupted);
 
  private:
   struct Part;

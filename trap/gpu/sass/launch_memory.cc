@@ -33,6 +33,32 @@ AddressSpace::Fault WriteDifferences(AddressSpace& space, uint64_t address, cons
   return std::nullopt;
 }
 
+// Of `pages`, whose bytes of_page(page) has or not (nullptr). Ranges that follow each other become
+// one.
+template <typename OfPage>
+bool RangesOf(std::vector<uint64_t> pages, size_t most,
+              std::vector<std::pair<uint64_t, uint64_t>>& ranges, OfPage of_page) {
+  std::sort(pages.begin(), pages.end());
+  const size_t first = ranges.size();
+  for (const uint64_t page : pages) {
+    const WrittenBytes* const bytes = of_page(page);
+    if (bytes == nullptr) continue;
+    bytes->EachRange([&](uint64_t begin, uint64_t end) {
+      begin += page * kPage, end += page * kPage;
+      if (ranges.size() > first && ranges.back().second == begin) {
+        ranges.back().second = end;
+      } else {
+        ranges.emplace_back(begin, end);
+      }
+    });
+    if (ranges.size() > most) {
+      ranges.resize(std::max(most, first));
+      return false;
+    }
+  }
+  return true;
+}
+
 }  // namespace
 
 LaunchMemory::~LaunchMemory() {
@@ -56,6 +82,10 @@ const uint8_t* LaunchMemory::ReadSlowly(uint64_t address, uint64_t bytes, Entry&
     // Where some of a page is tainted each read is looked at.
     if (page_is_tainted) return at;
   }
+  if (pages_.notes_reads_) {
+    reads_[address / kPage].Set(address % kPage, address % kPage + bytes);
+    return at;
+  }
   entry = found;
   return at;
 }
@@ -78,7 +108,7 @@ uint8_t* LaunchMemory::WriteSlowly(uint64_t address, uint64_t bytes, Entry& entr
     if (pages_.tracking_ == Tracking::kLooking) ReadsTaint(address, bytes, page_is_tainted);
   }
   // Such a page is found by Find each time, so that reads of it are looked at.
-  if (!page_is_tainted) entry = found;
+  if (!page_is_tainted && !pages_.notes_reads_) entry = found;
   return const_cast<uint8_t*>(found.read) + into;
 }
 
@@ -177,26 +207,15 @@ bool LaunchMemory::Own(uint64_t page, Entry& entry) {
 
 bool LaunchMemory::WrittenRanges(size_t most,
                                  std::vector<std::pair<uint64_t, uint64_t>>& ranges) const {
-  std::vector<uint64_t> pages = order_;
-  std::sort(pages.begin(), pages.end());
-  const size_t first = ranges.size();
-  for (const uint64_t page : pages) {
-    const Copy& copy = copies_.at(page);
-    if (copy.bytes_written == nullptr) continue;
-    copy.bytes_written->EachRange([&](uint64_t begin, uint64_t end) {
-      begin += page * kPage, end += page * kPage;
-      if (ranges.size() > first && ranges.back().second == begin) {
-        ranges.back().second = end;
-      } else {
-        ranges.emplace_back(begin, end);
-      }
-    });
-    if (ranges.size() > most) {
-      ranges.resize(std::max(most, first));
-      return false;
-    }
-  }
-  return true;
+  return RangesOf(order_, most, ranges,
+                  [&](uint64_t page) { return copies_.at(page).bytes_written.get(); });
+}
+
+bool LaunchMemory::ReadRanges(size_t most,
+                              std::vector<std::pair<uint64_t, uint64_t>>& ranges) const {
+  std::vector<uint64_t> pages;
+  for (const auto& [page, bytes] : reads_) pages.push_back(page);
+  return RangesOf(std::move(pages), most, ranges, [&](uint64_t page) { return &reads_.at(page); });
 }
 
 uint64_t LaunchMemory::CommitTaint(absl::Span<LaunchMemory* const> parts) {

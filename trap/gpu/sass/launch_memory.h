@@ -52,8 +52,14 @@ class PagePool {
 class LaunchPages {
  public:
   // Copies take `most_bytes` of this machine's memory at most, in all parts together.
-  LaunchPages(AddressSpace& space, PagePool& pool, uint64_t most_bytes, Tracking tracking)
-      : space_(space), pool_(pool), left_(most_bytes), tracking_(tracking) {}
+  // `notes_reads`: parts know each byte that they read, too, and are slow.
+  LaunchPages(AddressSpace& space, PagePool& pool, uint64_t most_bytes, Tracking tracking,
+              bool notes_reads = false)
+      : space_(space),
+        pool_(pool),
+        left_(most_bytes),
+        tracking_(tracking),
+        notes_reads_(notes_reads) {}
 
  private:
   friend class LaunchMemory;
@@ -62,6 +68,7 @@ class LaunchPages {
   PagePool& pool_;
   uint64_t left_;
   const Tracking tracking_;
+  const bool notes_reads_;
 };
 
 // Of one part. Parts do not see what others write.
@@ -105,6 +112,8 @@ class LaunchMemory {
   // With tracking: appends the ranges of bytes that were written, in order of addresses; one ends
   // where the next does not begin. False after `most`: there are more.
   bool WrittenRanges(size_t most, std::vector<std::pair<uint64_t, uint64_t>>& ranges) const;
+  // The same of bytes that were read, if the pages' parts note them.
+  bool ReadRanges(size_t most, std::vector<std::pair<uint64_t, uint64_t>>& ranges) const;
 
  private:
   static constexpr uint64_t kEntries = 1024;
@@ -137,6 +146,7 @@ class LaunchMemory {
   bool out_of_memory_ = false, met_taint_ = false;
   absl::flat_hash_map<uint64_t, Copy> copies_;
   std::vector<uint64_t> order_;  // of the first writes
+  absl::flat_hash_map<uint64_t, Written> reads_;
   std::array<Entry, kEntries> entries_;
 };
 

@@ -18,7 +18,8 @@ constexpr double kBytesUnderWay = 16;
 bool UsesTensorCores(MathPrecision precision) { return precision != MathPrecision::kFp32; }
 
 bool IsProduct(WorkFamily family) {
-  return family == WorkFamily::kGemm || family == WorkFamily::kConvolution;
+  return family == WorkFamily::kGemm || family == WorkFamily::kConvolution ||
+         family == WorkFamily::kExperts;
 }
 
 double ArithmeticSeconds(const KernelWork& work, WorkFamily family, const GpuRates& rates,
@@ -30,6 +31,7 @@ double ArithmeticSeconds(const KernelWork& work, WorkFamily family, const GpuRat
   const double waves = std::ceil(work.tiles / sms);
   switch (family) {
     case WorkFamily::kGemm:
+    case WorkFamily::kExperts:
     case WorkFamily::kConvolution: {
       rate *= rates.gemm[precision] * (family == WorkFamily::kConvolution ? rates.convolution : 1);
       const double uneven = work.tiles > 0 ? waves * sms / work.tiles : 1;

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "profiles/surfaces/attention_model.h"
+#include "profiles/surfaces/experts_model.h"
 #include "profiles/surfaces/fitted_surface.h"
 #include "profiles/surfaces/product_model.h"
 
@@ -100,6 +101,31 @@ First<AttentionModel> FirstGuess(const SurfacePoints& points, double operand_byt
   model.combine_s = 3e-6;
   model.sm_flops_per_s.fill(flops / model.sms);
   return {model, std::vector<double>(AttentionModel::Names().size(), kFarthest)};
+}
+
+First<ExpertsModel> FirstGuess(const SurfacePoints& points, double operand_bytes,
+                               ExpertsModel model) {
+  model.sms = points.sms();
+  model.operand_bytes = operand_bytes;
+  double least = 1, flops = 0, bytes_per_s = 0;
+  for (size_t i = 0; i < points.rows(); ++i) {
+    const ExpertsShape shape = ExpertsModel::ShapeOf(points.Row(i));
+    const double each = 3 * shape.hidden * shape.inner, seconds = points.Seconds(i);
+    least = std::min(least, seconds);
+    flops = std::max(flops, 2 * shape.rows * each / seconds);
+    bytes_per_s = std::max(bytes_per_s, shape.touched * each * operand_bytes / seconds);
+  }
+  model.start_s = least * 0.7;
+  model.wave_s = 5e-7;
+  model.memory_bytes_per_s = bytes_per_s;
+  model.block_bytes_per_s = 3e10;
+  constexpr double kPart[] = {.15, .3, .6, 1};
+  std::vector<double> most(ExpertsModel::Names().size(), kFarthest);
+  for (size_t i = 0; i < model.sm_flops_per_s.size(); ++i) {
+    model.sm_flops_per_s[i] = kPart[i] * flops / model.sms;
+    most[most.size() - model.sm_flops_per_s.size() + i] = kBeyondBest - std::log(kPart[i]);
+  }
+  return {model, most};
 }
 
 double Loss(double error) { return std::sqrt(1 + error * error / (kRobust * kRobust)) - 1; }
@@ -216,6 +242,7 @@ void FillGaps(const std::vector<Sample<AttentionModel>>& samples, AttentionModel
   }
 }
 void FillGaps(const std::vector<Sample<ProductModel>>&, ProductModel&) {}
+void FillGaps(const std::vector<Sample<ExpertsModel>>&, ExpertsModel&) {}
 
 template <typename Model>
 std::string FitPoints(const SurfacePoints& points, double operand_bytes) {
@@ -246,6 +273,8 @@ bool FitFile(const std::string& path) {
     fit = FitPoints<ProductModel>(*points, operand_bytes);
   } else if (points->names() == AttentionModel::Columns()) {
     fit = FitPoints<AttentionModel>(*points, operand_bytes);
+  } else if (points->names() == ExpertsModel::Columns()) {
+    fit = FitPoints<ExpertsModel>(*points, operand_bytes);
   } else {
     std::cerr << "its columns are no family's\n";
     return false;

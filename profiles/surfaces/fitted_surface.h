@@ -4,8 +4,10 @@
 #define PHANTORA_PROFILES_SURFACES_FITTED_SURFACE_H_
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstddef>
+#include <limits>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -66,7 +68,10 @@ class FittedSurface {
       : points_(std::move(points)),
         model_(model),
         bar_scale_(bar_scale),
-        residuals_(AllCoordinates(points_), Model::kDimensions) {}
+        residuals_(AllCoordinates(points_), Model::kDimensions),
+        residual_of_(points_.rows()) {
+    for (auto& residual : residual_of_) residual = std::numeric_limits<float>::quiet_NaN();
+  }
 
   SurfacePrice At(const Shape& shape) const { return Price(shape, LocalRegression::kNone); }
   // Of a measured point, as if it had not been measured.
@@ -93,8 +98,15 @@ class FittedSurface {
   }
 
   SurfacePrice Price(const Shape& shape, size_t but) const {
-    const auto residual = [this](size_t row) {
-      return std::log(points_.Seconds(row) / model_.Seconds(Model::ShapeOf(points_.Row(row))));
+    const auto residual = [this](size_t row) -> double {
+      std::atomic<float>& known = residual_of_[row];
+      float value = known.load(std::memory_order_relaxed);
+      if (std::isnan(value)) {
+        value = static_cast<float>(
+            std::log(points_.Seconds(row) / model_.Seconds(Model::ShapeOf(points_.Row(row)))));
+        known.store(value, std::memory_order_relaxed);
+      }
+      return value;
     };
     const LocalRegression::Guess guess = residuals_.At(Model::At(shape), residual, but);
     const double model_s = model_.Seconds(shape);
@@ -108,6 +120,8 @@ class FittedSurface {
   const Model model_;
   const double bar_scale_;
   const LocalRegression residuals_;
+  // What the model misses each point by, as a logarithm; NaN until it is asked for.
+  mutable std::vector<std::atomic<float>> residual_of_;
 };
 
 // `fit` of Create, with five digits.

@@ -47,9 +47,10 @@ absl::StatusOr<HeldOut> HeldOut::Read(const std::filesystem::path& path) {
     }
     return absl::OkStatus();
   };
-  const absl::Status status = points->names() == ProductModel::Columns()
-                                  ? compare(library.Products(held_out.surface_))
-                                  : compare(library.Attention(held_out.surface_));
+  const absl::Status status =
+      points->names() == ProductModel::Columns()   ? compare(library.Products(held_out.surface_))
+      : points->names() == ExpertsModel::Columns() ? compare(library.Experts(held_out.surface_))
+                                                   : compare(library.Attention(held_out.surface_));
   if (!status.ok()) return status;
   held_out.measured_ = *std::move(points);
   return held_out;

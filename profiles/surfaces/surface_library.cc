@@ -62,10 +62,16 @@ absl::StatusOr<const FittedSurface<AttentionModel>*> SurfaceLibrary::Attention(
   return Load(name, attention_);
 }
 
+absl::StatusOr<const FittedSurface<ExpertsModel>*> SurfaceLibrary::Experts(
+    const std::string& name) {
+  return Load(name, experts_);
+}
+
 absl::StatusOr<std::optional<SurfacePrice>> SurfaceLibrary::Find(const KernelWork& work,
                                                                  WorkFamily family) {
   if (family == WorkFamily::kGemm) return FindProduct(work);
   if (family == WorkFamily::kAttention) return FindAttention(work);
+  if (family == WorkFamily::kExperts) return FindExperts(work);
   return std::nullopt;
 }
 
@@ -114,6 +120,35 @@ absl::StatusOr<std::optional<SurfacePrice>> SurfaceLibrary::FindAttention(const 
   if (const auto status = add(queries > 1 ? "prompt" : "token", shape); !status.ok()) return status;
   shape.batch = work.single_queries, shape.queries = 1, shape.keys = work.single_keys;
   if (const auto status = add("token", shape); !status.ok()) return status;
+  return price;
+}
+
+absl::StatusOr<std::optional<SurfacePrice>> SurfaceLibrary::FindExperts(const KernelWork& work) {
+  const auto [features, rows, depth, touched, largest] = work.shape;
+  const char* const type =
+      work.precision == MathPrecision::kFp8 ? "fp8_block" : TypeOf(work.precision);
+  if (type == nullptr || features < 1 || rows < 1 || depth < 1 || touched < 1) return std::nullopt;
+  auto surface = Experts(absl::StrCat(work.tiles_of_64 ? "experts64_" : "experts_", type));
+  if (surface.ok() && *surface == nullptr && work.tiles_of_64) {
+    surface = Experts(absl::StrCat("experts_", type));
+  }
+  if (!surface.ok()) return surface.status();
+  if (*surface == nullptr) return std::nullopt;
+  // Layers were measured as a whole. Which of its two products this is only the layer knows: the
+  // part of each if it were the first, and if it were the second.
+  SurfacePrice price;
+  for (const bool first : {true, false}) {
+    const ExpertsShape shape = {.rows = rows,
+                                .touched = touched,
+                                .largest = largest,
+                                .hidden = first ? depth : features,
+                                .inner = first ? features / 2 : depth};
+    const SurfacePrice layer = (*surface)->At(shape);
+    const ExpertsModel& model = (*surface)->model();
+    price.seconds +=
+        0.5 * layer.seconds * model.ProductSeconds(shape, features, depth) / model.Seconds(shape);
+    price.bar = std::max(price.bar, layer.bar);
+  }
   return price;
 }
 

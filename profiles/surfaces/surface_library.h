@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "profiles/surfaces/attention_model.h"
+#include "profiles/surfaces/experts_model.h"
 #include "profiles/surfaces/fitted_surface.h"
 #include "profiles/surfaces/product_model.h"
 #include "profiles/work/kernel_work.h"
@@ -29,6 +30,7 @@ class SurfaceLibrary {
   // another family's.
   absl::StatusOr<const FittedSurface<ProductModel>*> Products(const std::string& name);
   absl::StatusOr<const FittedSurface<AttentionModel>*> Attention(const std::string& name);
+  absl::StatusOr<const FittedSurface<ExpertsModel>*> Experts(const std::string& name);
 
  private:
   template <typename Model>
@@ -37,10 +39,12 @@ class SurfaceLibrary {
   absl::StatusOr<const FittedSurface<Model>*> Load(const std::string& name, Known<Model>& known);
   absl::StatusOr<std::optional<SurfacePrice>> FindProduct(const KernelWork& work);
   absl::StatusOr<std::optional<SurfacePrice>> FindAttention(const KernelWork& work);
+  absl::StatusOr<std::optional<SurfacePrice>> FindExperts(const KernelWork& work);
 
   const std::string gpu_;
   Known<ProductModel> products_;  // nullptr: there is none
   Known<AttentionModel> attention_;
+  Known<ExpertsModel> experts_;
 };
 
 }  // namespace phantora

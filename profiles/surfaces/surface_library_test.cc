@@ -51,6 +51,8 @@ TEST(SurfaceLibraryTest, EveryShippedSurfaceCanBeRead) {
     const std::string name = path.stem();
     if (name.starts_with("attention") || name.starts_with("flash2")) {
       check(library.Attention(name));
+    } else if (name.starts_with("experts")) {
+      check(library.Experts(name));
     } else {
       check(library.Products(name));
     }

@@ -6,9 +6,9 @@ namespace phantora {
 
 const char* Name(WorkFamily family) {
   constexpr const char* kNames[kWorkFamilies] = {
-      "unknown",   "gemm",  "attention", "convolution", "elementwise",
-      "reduction", "rows",  "optimizer", "index",       "scan",
-      "layout",    "image", "generated", "peers",       "other"};
+      "unknown",   "gemm",      "attention", "convolution", "elementwise", "reduction",
+      "rows",      "optimizer", "index",     "scan",        "layout",      "image",
+      "generated", "experts",   "peers",     "other"};
   return kNames[static_cast<size_t>(family)];
 }
 

@@ -24,10 +24,11 @@ enum class WorkFamily {
   kLayout,     // concatenation, changes of format
   kImage,      // pooling, batch norm, interpolation
   kGenerated,  // by Triton for torch.compile: what its code does, loops included
+  kExperts,    // products of tokens with those experts that they are routed to
   kPeers,      // of several GPUs, which read each other's memory; shape: GPUs, bytes
   kOther,      // a rule of its own, bound by memory
 };
-inline constexpr int kWorkFamilies = 15;
+inline constexpr int kWorkFamilies = 16;
 const char* Name(WorkFamily family);
 
 enum class MathPrecision { kFp64, kFp32, kTf32, kFp16, kBf16, kFp8, kInt8 };
@@ -82,12 +83,16 @@ struct KernelWork {
   bool checked = true;   // false: the launch contradicts the rule, and nothing is known
   // What tells it from other work of its family, in the family's own order: m, n, k, batch of
   // a product, as cuBLAS calls them (m features of n tokens); batch, heads, queries, keys, width of
-  // attention. 0 where there is nothing.
+  // attention; features, rows (tokens times experts of each), depth, experts that have any rows,
+  // and the most rows that one has. 0 where there is nothing.
   std::array<double, 5> shape{};
   // Of causal attention: heads of keys and values (0: not known, or not causal), and the keys
   // that a query sees at most (0: all). Beside the sequences of `shape`, which have several
   // queries, there may be others with one query each, over so many keys on average.
   double kv_heads = 0, window = 0;
+  // Experts' products in tiles of 64 x 64, as engines' older versions choose, which are slow for
+  // many rows.
+  bool tiles_of_64 = false;
   bool flash2 = false;  // by FlashAttention 2, not 3
   double single_queries = 0, single_keys = 0;
 };

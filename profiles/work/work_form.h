@@ -50,6 +50,7 @@ FoundForm FindConvolution(const KernelFacts& kernel);
 FoundForm FindElementwise(const KernelFacts& kernel);
 FoundForm FindReduction(const KernelFacts& kernel);
 FoundForm FindMultiTensor(const KernelFacts& kernel);
+FoundForm FindExperts(const KernelFacts& kernel);
 FoundForm FindPeers(const KernelFacts& kernel);
 FoundForm FindConcatenation(const KernelFacts& kernel);
 // Whose traffic is a sum of products of a few parameters.

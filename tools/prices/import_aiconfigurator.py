@@ -50,8 +50,23 @@ ATTENTION = (
     "step",
     "window_size",
 )
+# Layers of experts, all of whom one GPU has: `distribution` is how rows are spread over them.
+EXPERTS = (
+    "num_tokens",
+    "hidden_size",
+    "inter_size",
+    "topk",
+    "num_experts",
+    "moe_tp_size",
+    "distribution",
+)
+ALL_EXPERTS = {"moe_ep_size": 1}
 # Where a table has no such column.
 IMPLIED = {"window_size": 0}
+# Words that are written as numbers, under another name.
+NUMBERS = {
+    "distribution": ("skew", {"balanced": 0, "power_law_1.01": 1.01, "power_law_1.2": 1.2}),
+}
 FLASH3 = {"kernel_source": "vllm_flash_attn_fa3"}
 # On GPUs before Hopper, so FlashAttention 2.
 FLASH2 = {"kernel_source": "vllm_flash_attn", "kv_cache_dtype": "bfloat16"}
@@ -135,6 +150,59 @@ TABLES = [
         [],
         FLASH2_GPUS,
     ),
+    (
+        "experts_bf16",
+        "moe/{}/moe_perf.parquet",
+        EXPERTS,
+        ALL_EXPERTS
+        | {
+            "moe_dtype": "bfloat16",
+            "kernel_source": [
+                "vllm_unquantizedfusedmoe_triton_tritonexperts",
+                "sglang_fused_moe_triton",
+            ],
+        },
+        ["vllm/0.24.0"],
+        ["sglang/0.5.14", "sglang/0.5.10"],
+        ("h100_sxm", "h200_sxm"),
+    ),
+    (
+        "experts_fp8_block",
+        "moe/{}/moe_perf.parquet",
+        EXPERTS,
+        ALL_EXPERTS
+        | {
+            "moe_dtype": "fp8_block",
+            "kernel_source": ["vllm_fp8moe_triton_tritonexperts", "sglang_fused_moe_triton"],
+        },
+        ["vllm/0.24.0"],
+        ["sglang/0.5.14"],
+        ("h100_sxm", "h200_sxm"),
+    ),
+    # In tiles of 64 x 64, which older versions choose for most.
+    (
+        "experts64_bf16",
+        "moe/{}/moe_perf.parquet",
+        EXPERTS,
+        ALL_EXPERTS | {"moe_dtype": "bfloat16", "kernel_source": "vllm_fused_moe"},
+        ["vllm/0.14.0"],
+        [],
+        ("h100_sxm", "h200_sxm"),
+    ),
+    # Of an older version, which is the only one.
+    (
+        "experts_bf16",
+        "moe/{}/moe_perf.parquet",
+        EXPERTS,
+        ALL_EXPERTS
+        | {
+            "moe_dtype": "bfloat16",
+            "kernel_source": ["vllm_fused_moe", "sglang_fused_moe_triton"],
+        },
+        ["vllm/0.14.0"],
+        ["sglang/0.5.10"],
+        FLASH2_GPUS,
+    ),
 ]
 
 
@@ -166,7 +234,10 @@ def points_of(table, shape, wanted):
         sys.exit(f"import_aiconfigurator.py: the table has no column {', '.join(missing)}")
     found = {}
     for row in range(len(table["latency"])):
-        if all(table[name][row] == value for name, value in wanted.items()):
+        if all(
+            table[name][row] in (value if isinstance(value, list) else [value])
+            for name, value in wanted.items()
+        ):
             found.setdefault(tuple(table[name][row] for name in shape), []).append(
                 table["latency"][row]
             )
@@ -176,6 +247,19 @@ def points_of(table, shape, wanted):
 def is_for_fitting(shape):
     digest = hashlib.md5(",".join(str(value) for value in shape).encode()).hexdigest()
     return int(digest[:4], 16) % 100 < 70
+
+
+def as_numbers(shape, points):
+    """The columns' names and the points, with numbers for words."""
+    names = [NUMBERS[name][0] if name in NUMBERS else name for name in shape]
+
+    def number(name, value):
+        return NUMBERS[name][1][value] if name in NUMBERS else value
+
+    return names, {
+        tuple(number(name, value) for name, value in zip(shape, key)): ms
+        for key, ms in points.items()
+    }
 
 
 def surface(shape, points, about, sms):
@@ -208,6 +292,7 @@ def read_surface(path):
 def write(path, shape, points, about, sms):
     if not points:
         return
+    shape, points = as_numbers(shape, points)
     if path.exists():
         old = read_surface(path)
         both = [math.log(points[key] / old[key]) for key in points if key in old]

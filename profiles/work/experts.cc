@@ -18,6 +18,8 @@ constexpr size_t kLeastPointers = 7, kWithScales = 9, kMostPointers = 12;
 constexpr int kTiles[] = {16, 32, 64, 128, 256};
 constexpr int32_t kMostExperts = 1 << 12;
 constexpr int kMostBlocks = 1 << 16;
+// Of rows that are sorted, which are looked at one by one.
+constexpr int kMostCounted = 1 << 14;
 // Where nobody can tell: engines' models have 128 more often than other numbers.
 constexpr double kExperts = 128;
 
@@ -98,22 +100,40 @@ class ExpertsProduct : public WorkForm {
     if (blocks != std::floor(blocks) || blocks > kMostBlocks) return false;
     std::vector<int32_t> experts = ReadLengths(launch, pointer(16), static_cast<size_t>(blocks));
     if (experts.empty()) return false;
-    double local = 0, run = 0, most = 0;
+    // Rows of each block, where those are few enough to be counted; else an expert's last block is
+    // half full.
+    std::vector<int32_t> sorted;
+    if (filled[0] <= kMostCounted) {
+      sorted = ReadLengths(launch, pointer(24), static_cast<size_t>(filled[0]));
+    }
+    const auto tile_rows = static_cast<size_t>(tile.rows);
+    const auto rows_of = [&](size_t block, bool is_last) -> double {
+      if (sorted.empty()) return is_last ? tile.rows / 2 : tile.rows;
+      const auto begin = sorted.begin() + static_cast<ptrdiff_t>(block * tile_rows);
+      return static_cast<double>(
+          std::count_if(begin, begin + static_cast<ptrdiff_t>(tile_rows),
+                        [&](int32_t row) { return row >= 0 && row < valid; }));
+    };
+    double run = 0, others = 0;
     for (size_t i = 0; i < experts.size(); ++i) {
       if (experts[i] < -1 || experts[i] >= kMostExperts) return false;
-      if (experts[i] < 0) continue;  // another GPU's
-      run = i > 0 && experts[i] == experts[i - 1] ? run + 1 : 1;
-      routing.touched += run == 1;
-      most = std::max(most, run);
-      ++local;
+      if (experts[i] < 0) {  // another GPU's
+        ++others;
+        continue;
+      }
+      const bool goes_on = i > 0 && experts[i] == experts[i - 1];
+      const bool is_last = i + 1 == experts.size() || experts[i] != experts[i + 1];
+      routing.touched += !goes_on;
+      run = (goes_on ? run : 0) + rows_of(i, is_last);
+      routing.rows += rows_of(i, is_last);
+      routing.largest = std::max(routing.largest, run);
+      ++routing.blocks;
     }
-    if (local == 0) return false;
-    routing.blocks = local;
-    // An expert's last block is half full on average, all of them if there are no others.
-    const double here = tile.rows * (local - 0.5 * routing.touched);
-    routing.rows = std::clamp(local == static_cast<double>(experts.size()) ? valid : here,
-                              routing.touched, valid);
-    routing.largest = std::min(tile.rows * most, routing.rows);
+    // One expert for all is what is found where nobody chose any.
+    if (routing.blocks == 0 || (routing.touched == 1 && routing.blocks > 1)) return false;
+    if (sorted.empty() && others == 0) routing.rows = valid;
+    routing.rows = std::clamp(routing.rows, routing.touched, valid);
+    routing.largest = std::clamp(routing.largest, 1.0, routing.rows);
     return true;
   }
 

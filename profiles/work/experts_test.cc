@@ -25,7 +25,7 @@ class Memory : public LaunchMemory {
 
 class ExpertsTest : public testing::Test {
  protected:
-  static constexpr uint64_t kExperts = 0x5000, kFilled = 0x6000;
+  static constexpr uint64_t kSorted = 0x4000, kExperts = 0x5000, kFilled = 0x6000;
 
   // `pointers` of them, then sizes.
   KernelWork Of(size_t pointers, int32_t n, int32_t k, int32_t padded, int32_t valid,
@@ -38,7 +38,10 @@ class ExpertsTest : public testing::Test {
       bytes.insert(bytes.end(), from, from + sizeof value);
     };
     for (size_t i = 0; i < pointers; ++i) {
-      add(i + 1 == pointers ? kFilled : i + 2 == pointers ? kExperts : uint64_t{0x1000 * i});
+      add(i + 1 == pointers   ? kFilled
+          : i + 2 == pointers ? kExperts
+          : i + 3 == pointers ? kSorted
+                              : uint64_t{0x100 * i});
     }
     for (const int32_t size : {n, k, padded, valid, k, n * k}) add(size);
     const WorkRule rule("fused_moe_kernel", parameters, {});
@@ -57,7 +60,7 @@ TEST_F(ExpertsTest, ReadsWhoseRowsBlocksHave) {
   const KernelWork work = Of(7, 1536, 2048, 139136, 131072, 52176);
   EXPECT_TRUE(work.checked && !work.guessed);
   EXPECT_EQ(work.precision, MathPrecision::kBf16);
-  EXPECT_EQ(work.shape, (Shape{1536, 131072, 2048, 32, 4096}));
+  EXPECT_EQ(work.shape, (Shape{1536, 131072, 2048, 32, 4096 - 32}));
   EXPECT_EQ(work.flops, 2.0 * 131072 * 1536 * 2048);
   EXPECT_EQ(work.tiles, 2048 * 24);
   EXPECT_EQ(Of(9, 1536, 2048, 139136, 131072, 52176).precision, MathPrecision::kFp8);
@@ -68,7 +71,17 @@ TEST_F(ExpertsTest, ExpertsOfOtherGpusAreNotMultiplied) {
   memory_.at[kExperts] = {0, -1, -1, 5};
   const KernelWork work = Of(7, 1536, 2048, 64 * 16, 64, 64 * 48);
   EXPECT_TRUE(work.checked && !work.guessed);
-  EXPECT_EQ(work.shape, (Shape{1536, 16, 2048, 2, 16}));
+  EXPECT_EQ(work.shape, (Shape{1536, 16, 2048, 2, 8})) << "half of both";
+}
+
+TEST_F(ExpertsTest, FewRowsAreCounted) {
+  memory_.at[kFilled] = {4 * 16};
+  memory_.at[kExperts] = {0, 0, 3, 5};
+  memory_.at[kSorted] = std::vector<int32_t>(64, 64);  // 64: fills up
+  for (int row = 0; row < 20; ++row) memory_.at[kSorted][static_cast<size_t>(row)] = row;
+  memory_.at[kSorted][32] = 40, memory_.at[kSorted][48] = 41, memory_.at[kSorted][49] = 42;
+  const KernelWork work = Of(7, 1536, 2048, 64 * 16, 64, 64 * 48);
+  EXPECT_EQ(work.shape, (Shape{1536, 23, 2048, 3, 20}));
 }
 
 TEST_F(ExpertsTest, WhatNobodyMadeIsExpected) {
@@ -80,6 +93,10 @@ TEST_F(ExpertsTest, WhatNobodyMadeIsExpected) {
   EXPECT_TRUE(Of(7, 2048, 768, 139136, 131072, 69568).guessed);
   memory_.at[kFilled] = {128};
   memory_.at[kExperts] = {0, 1 << 30};
+  EXPECT_TRUE(Of(7, 2048, 768, 139136, 131072, 69568).guessed);
+  // All zeros: no router has chosen.
+  memory_.at[kFilled] = {2048 * 64};
+  memory_.at[kExperts] = std::vector<int32_t>(2048);
   EXPECT_TRUE(Of(7, 2048, 768, 139136, 131072, 69568).guessed);
   // Eight rows of a single token: some eight experts.
   memory_.at.clear();

@@ -173,6 +173,7 @@ EmulatedCluster::EmulatedCluster(const Options& options, Parts parts)
         execution_->UseGpu(std::make_unique<RealExecution>(
             options.executor, ExecutorMemory(*options.executor, *options.session), pages_));
       }
+      if (options.session->routing) execution_->UseRouting(*options.session->routing);
       // What may take as long as it likes need not have the GPU's own bits.
       if (!most) {
         std::string why;

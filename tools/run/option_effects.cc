@@ -29,6 +29,7 @@ bool SimulatedOrOurNccl(const SessionOptions& options) {
 bool ExecutesOrStale(const SessionOptions& options) {
   return options.execute.value_or(1) > 0 || options.skipped == Skipped::kStale;
 }
+bool Executes(const SessionOptions& options) { return options.execute.value_or(1) > 0; }
 bool ExecutesOnGpu(const SessionOptions& options) { return options.execute_on_gpu; }
 bool SimulatedOrNotShared(const SessionOptions& options) {
   return options.simulated() || !options.share_memory.value_or(false);
@@ -55,6 +56,8 @@ constexpr OptionEffect kEffects[] = {
     {"--execute-memory", ExecutesOnGpu, "is for --execute gpu"},
     {"--skipped", Simulated, kNeedsSimulatedTime},
     {"--skipped", ExecutesOrStale, "has no effect with --execute off, which leaves what was there"},
+    {"--routing", Simulated, kNeedsSimulatedTime},
+    {"--routing", Executes, "has no effect with --execute off: no router chooses anything"},
     {"--missing", Simulated, kNeedsSimulatedTime},
     {"--gpu-profiler", Simulated, kNeedsSimulatedTime},
     {"--rows", Simulated, kNeedsSimulatedTime},

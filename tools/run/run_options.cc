@@ -362,6 +362,19 @@ void Parser::AddExecution() {
       "there before")
       ->default_str("zeros")
       ->group("Results");
+  app_.add_option_function<std::string>(
+          "--routing",
+          [this](const std::string& text) {
+            auto weights = ReadRoutingWeights(text);
+            if (!weights.ok()) {
+              throw CLI::ValidationError("--routing", std::string(weights.status().message()));
+            }
+            options_.routing = *std::move(weights);
+          },
+          "which experts tokens go to, at random: balanced; zipf, the one of rank r as 1 / r^S; or "
+          "by numbers in a file, a line for each layer (default: what the router computes)")
+      ->type_name("balanced|zipf[:S]|FILE")
+      ->group("Results");
 }
 
 void Parser::AddPrices() {

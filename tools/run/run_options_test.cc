@@ -233,6 +233,16 @@ TEST(RunOptionsTest, WhatSkippedKernelsLeaveIsForRunsThatExecute) {
   ExpectRefused("--skipped ones", "'ones' is none of zeros, noise, stale");
 }
 
+TEST(RunOptionsTest, RoutingIsForRunsThatExecute) {
+  EXPECT_FALSE(Accepted("").routing.has_value());
+  EXPECT_EQ(Accepted("--routing balanced").routing->kind, RoutingWeights::Kind::kBalanced);
+  EXPECT_EQ(Accepted("--routing zipf:1.5").routing->exponent, 1.5);
+  ExpectRefused("--routing zipf:x", "is no zipf:EXPONENT");
+  ExpectRefused("--routing /no/such", "nor a file that can be read");
+  ExpectRefused("--routing zipf --execute off", "no router chooses anything");
+  ExpectRefused("--routing zipf --host-time real", "needs simulated time");
+}
+
 TEST(RunOptionsTest, OpenMpisVariablesAreRefusedWhereNoRankIsStarted) {
   Accepted("--cluster dgx-h100 --rank-env ompi");
   Accepted("--cluster dgx-h100 --rank-env torch --per-host");

@@ -11,6 +11,7 @@
 #include "tools/run/cluster_job.h"
 #include "tools/run/missing_kernels.h"
 #include "tools/run/out_of_memory.h"
+#include "trap/gpu/front/expert_routing.h"
 #include "trap/gpu/front/skipped.h"
 
 namespace phantora {
@@ -39,8 +40,9 @@ struct SessionOptions {
   std::string executor;          // the command that does so; empty for phantora-profile
   uint64_t executor_memory = 0;  // bytes of that GPU's memory; 0: most of what is free
   Skipped skipped = Skipped::kZeros;
-  int64_t largest_reduction = 1 << 20;  // bytes; of larger ones NCCL's result is rank 0's share
-  bool reduces_what_is_real = true;     // whatever its size, where all of it was computed
+  std::optional<RoutingWeights> routing;  // of experts, if the model's own is not wanted
+  int64_t largest_reduction = 1 << 20;    // bytes; of larger ones NCCL's result is rank 0's share
+  bool reduces_what_is_real = true;       // whatever its size, where all of it was computed
   std::string driver = "auto";
   bool force_driver_abi = false;
   std::string log_calls;  // a file; empty for none

@@ -193,6 +193,10 @@ std::string SessionReport::ExecutedKernels() const {
     absl::StrAppendFormat(&text, ", %d of them products by OpenBLAS (%.3g FLOP)", by_library.done,
                           by_library.flops);
   }
+  if (const ExpertRouting* routing = execution->routing()) {
+    absl::StrAppend(&text, ", ", routing->prepared(),
+                    " times experts were chosen as --routing says");
+  }
   if (counters.skipped() == 0) return text;
   absl::StrAppend(&text, ", ", counters.skipped(), " were not:");
   const std::pair<uint64_t, const char*> reasons[] = {

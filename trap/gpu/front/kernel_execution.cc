@@ -63,7 +63,9 @@ KernelExecution::Process& KernelExecution::ProcessOf(pid_t process) {
   return found->second;
 }
 
-uint64_t KernelExecution::MostOf(const Process& process, sass::Tracking tracking) const {
+uint64_t KernelExecution::MostOf(const Process& process, sass::Tracking tracking,
+                                 bool is_wanted) const {
+  if (is_wanted) return std::max(budget_.per_launch, budget_.wanted);
   if (budget_.per_launch_on_average == 0) return budget_.per_launch;
   if (tracking == sass::Tracking::kTainted) {
     return std::min(
@@ -111,6 +113,13 @@ Progress KernelExecution::Run(ExecutionContext& context, const NamedLaunch& want
       process.skipped > 0 ? budget_.skipping_per_launch : budget_.per_launch_on_average;
   process.try_credit += budget_.try_per_launch;
   context.budget -= kLaunchCost;
+  bool routes = false;
+  if (routing_ != nullptr && wanted.symbol != nullptr &&
+      ExpertRouting::IsPartOfRouting(*wanted.symbol)) {
+    routes = true;
+    routing_->Prepare(context.process, *wanted.symbol, reader_.Parameters(context, wanted),
+                      qmd.grid.count(), context.memory());
+  }
   if (real_ != nullptr && !was_interrupted_) {
     if (const auto progress = RunByGpu(context, process, wanted)) return *progress;
   }
@@ -121,10 +130,10 @@ Progress KernelExecution::Run(ExecutionContext& context, const NamedLaunch& want
   }
   const Shape shape = {wanted.fingerprint, wanted.code_bytes, qmd.grid.count(), qmd.block.count()};
   const auto known = takes_more_.find(shape);
-  const bool never = known != takes_more_.end() && known->second > budget_.per_launch;
+  const bool never = known != takes_more_.end() && !routes && known->second > budget_.per_launch;
   sass::Tracking tracking = sass::Tracking::kTainted;
   if (!never) tracking = TrackingOf(context, process, wanted, shape);
-  if (known != takes_more_.end() && known->second > MostOf(process, tracking)) {
+  if (known != takes_more_.end() && known->second > MostOf(process, tracking, routes)) {
     Skip(context, process, never ? counters_.too_long : counters_.over_budget, wanted,
          "it takes too long");
     return Progress::kDone;
@@ -149,7 +158,7 @@ Progress KernelExecution::Run(ExecutionContext& context, const NamedLaunch& want
     launch.keeps_trapped = tracking != sass::Tracking::kTainted &&
                            (process.skipped == 0 || counters_.doubtful_reads == 0);
     launch.tracking = tracking;
-    outcome = Execute(context, process, launch, program, MostOf(process, tracking));
+    outcome = Execute(context, process, launch, program, MostOf(process, tracking, routes));
     instructions += outcome.thread_instructions;
     if (outcome.stop.reason != sass::Stop::Reason::kTainted) break;
     NoteMeeting(context, wanted, shape, outcome.stop.address);

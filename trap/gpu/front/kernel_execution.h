@@ -16,6 +16,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "trap/gpu/front/engine_object.h"
+#include "trap/gpu/front/expert_routing.h"
 #include "trap/gpu/front/launch_reader.h"
 #include "trap/gpu/front/output_finder.h"
 #include "trap/gpu/front/skipped_outputs.h"
@@ -43,6 +44,8 @@ class KernelExecution {
     // that depends on what another should have made that was skipped gets no more than that, and
     // is only sure of less.
     uint64_t always = 100'000, always_tainted = 10'000;
+    // Of a launch that somebody has asked for (UseRouting).
+    uint64_t wanted = 1'000'000'000;
     // To find out what launches write that are skipped: of one, and of a process, which gets
     // `try_per_launch` more by every launch.
     OutputFinder::Most try_most = {};
@@ -75,6 +78,13 @@ class KernelExecution {
         std::make_unique<ProductLibrary>(std::move(blas), sass::Workers::Processors(), is_ending_);
   }
   const ProductLibrary* library() const { return library_.get(); }
+
+  // From now on routers choose experts by these weights. What routes is executed whatever the
+  // process has left of its budget.
+  void UseRouting(RoutingWeights weights) {
+    routing_ = std::make_unique<ExpertRouting>(std::move(weights));
+  }
+  const ExpertRouting* routing() const { return routing_.get(); }
 
   // Does this processor have what it takes?
   static bool IsPossible();
@@ -161,7 +171,7 @@ class KernelExecution {
   bool RunByLibrary(ExecutionContext& context, Process& process, const NamedLaunch& launch,
                     const sass::Launch& read, const sass::Program& program);
   // How many thread instructions it may take.
-  uint64_t MostOf(const Process& process, sass::Tracking tracking) const;
+  uint64_t MostOf(const Process& process, sass::Tracking tracking, bool is_wanted) const;
   // By what is known before it begins.
   sass::Tracking TrackingOf(ExecutionContext& context, const Process& process,
                             const NamedLaunch& launch, const Shape& shape);
@@ -200,6 +210,7 @@ class KernelExecution {
   Reasons refusals_, not_by_gpu_, not_by_library_;
   std::unique_ptr<RealExecution> real_;
   std::unique_ptr<ProductLibrary> library_;
+  std::unique_ptr<ExpertRouting> routing_;
   Counters counters_;
 };
 

@@ -72,6 +72,12 @@ std::vector<EncodingRow> FloatRows() {
        kH},
       {0x038, "16", "I2I", "76+2=.U8,.S8,.U16,.S16 '.S32.SAT", "d b", Always<&SaturateInteger>},
       // On another pipe, and of packed halves only.
+      {0x035, "1234567", "HFMA2.MMA", "'.BF16_V2 80=.FTZ 77=.SAT",
+       "d a-|h b-|h c-|h =74+2:0 =81+2:0 =85+1:1", Always<&FusedMultiplyAddHalves>, kH,
+       Flow::kPlain, 90, 90},
+      {0x035, "1234567", "HFMA2.MMA", "'.BF16_V2 80=.FTZ 79=?,.RELU 77=.SAT",
+       "d a-|h b-|h c-|h =74+2:0 =81+2:0 =85+1:1 =87+3:7", Always<&FusedMultiplyAddHalves>, kH,
+       Flow::kPlain, 90, 90},
       {0x035, "1234567", "HFMA2.MMA", "80=.FTZ 77=.SAT", "d a-|h b-|h c-|h =74+2:0 =81+2:0",
        Always<&FusedMultiplyAddHalves>, kH},
       {0x035, "1234567", "HFMA2.MMA", "80=.FTZ 79=?,.RELU 77=.SAT",

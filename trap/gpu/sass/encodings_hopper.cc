@@ -67,6 +67,7 @@ std::vector<EncodingRow> HopperRows() {
       row(0x1f1, "4", "IGMMA", igmma.c_str(), kBoth, &SelectWarpgroupProduct),
       row(0x1f1, "6", "IGMMA", igmma.c_str(), kOne, &SelectWarpgroupProduct),
       row(0x1c5, "4", "WARPGROUP.ARRIVE", "", "", Always<&MeetWarpgroup>, Flow::kTryWait),
+      row(0x1c5, "4", "WARPGROUP.WAIT", "", "=79+1:1", Always<&MeetWarpgroup>, Flow::kTryWait),
       row(0x1c5, "4", "WARPGROUP.DEPBAR.LE", "", "Gs84 i72+3 =47+1:1 =80+1:1",
           Always<&MeetWarpgroup>, Flow::kTryWait),
       row(0x1c6, "1", "FENCE.VIEW.ASYNC", "72=.S,.G", "", Always<&Nothing>),

@@ -57,7 +57,7 @@ std::vector<EncodingRow> IntegerRows() {
        Always<&MultiplyAddHigh>},
       {0x036, "1456", "VIADD", "73=.16x2", "d a b-", Always<&AddIntegers>, Immediate::kInteger,
        Flow::kPlain, 90, 90},
-      {0x046, "1234567", "VIADDMNMX", kSignedAt72, "d a b c p87/90", Always<&AddMinMax>,
+      {0x046, "1234567", "VIADDMNMX", kSignedAt72, "d a b- c p87/90", Always<&AddMinMax>,
        Immediate::kInteger, Flow::kPlain, 90, 90},
       {0x048, "1456", "VIMNMX", kSignedAt72, "d a b =81+6:63 p87/90", Always<&MinMaxInteger>,
        Immediate::kInteger, Flow::kPlain, 90, 90},

@@ -91,6 +91,8 @@ std::vector<EncodingRow> MemoryRows() {
       {0x1a3, "4", "ATOMG", kFloatAtomic90, "P81 d*a mH r32", Always<&AtomicGlobal>, kI, kP, 90,
        90},
       {0x1a6, "4", "REDG", kFloatReduction90, "mh r32", Always<&ReduceGlobal>, kI, kP, 90, 90},
+      {0x1a8, "1", "ATOMG", kAtomic80, "P81 d*a mr r32", Always<&AtomicGlobal>, kI, kP, 80, 89},
+      {0x1a8, "1", "ATOMG", kAtomic90, "P81 d*a mr r32", Always<&AtomicGlobal>, kI, kP, 90, 90},
       {0x1a8, "4", "ATOMG", kAtomic80, "P81 d*a mH r32", Always<&AtomicGlobal>, kI, kP, 80, 89},
       {0x1a8, "4", "ATOMG", kAtomic90, "P81 d*a mH r32", Always<&AtomicGlobal>, kI, kP, 90, 90},
       {0x1a9, "1", "ATOMG", kCompareAndSwap80, "P81 d*a mr r32 r64", Always<&SwapGlobal>, kI, kP,

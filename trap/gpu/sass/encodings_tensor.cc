@@ -29,7 +29,7 @@ std::vector<EncodingRow> TensorRows() {
       {0x03d, "1", "BMMA", "75+2=?,.168128,.168256 78=.XOR,.AND '.POPC",
        "d*4 a b c =74+1:1 =80+1:1", Always<&BitMatrixProduct>},
       {0x03b, "4", "LDSM.16", "78+2=.M88,.MT88 72+2=,.2,.4", "d*4 ms", Always<&LoadMatrix>},
-      {0x044, "4", "STSM.16", "78+2=.M88,.MT88 72+2=,.2,.4", "ml r32", Always<&StoreMatrix>,
+      {0x044, "4", "STSM.16", "78+2=.M88,.MT88 72+2=,.2,.4", "mS r32", Always<&StoreMatrix>,
        Immediate::kInteger, Flow::kPlain, 90, 90},
       {0x03c, "1", "HMMA", "75:78=.1688,.16816 76=.F16,.F32 82+2=,.BF16", "d*h a b c",
        &SelectMatrixProduct},

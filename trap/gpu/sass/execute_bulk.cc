@@ -325,16 +325,17 @@ template <typename Write>
 void FromShared(Warp& warp, const Instruction& i, bool images, Write write) {
   const auto map = MapAt(warp, i.a, DimensionsOf(i), images);
   if (!map) return;
-  const uint32_t bytes = map->BoxBytes(), row_bytes = map->element_bytes() * map->box[0];
+  const uint32_t bytes = map->BoxBytes(), row_bytes = map->element_bytes() * map->box[0],
+                 pitch = map->RowPitch();
   uint32_t address = InBlock(warp, i.b, 0);
   if (address >> 24 == 0) address = InRank(address, warp.block->rank);
-  const auto box = BoxAt(warp, address, bytes, map->swizzle);
+  const auto box = BoxAt(warp, address, map->BoxSpan(), map->swizzle);
   if (!box) return;
   std::vector<uint8_t> row(row_bytes);
   ForRows(*map, CoordinatesAt(warp, i.b, 1),
           [&](uint32_t number, uint64_t to, uint32_t first, uint32_t end) {
             for (uint32_t at = 0; at < row_bytes; at += kChunk) {
-              std::memcpy(&row[at], box->At(number * row_bytes + at), kChunk);
+              std::memcpy(&row[at], box->At(number * pitch + at), kChunk);
             }
             const uint32_t size = map->element_bytes();
             return first >= end || write(*map, to + uint64_t{first} * size, &row[first * size],
@@ -388,14 +389,15 @@ void LoadTensor(Warp& warp, const Instruction& i) {
     where.offsets[static_cast<size_t>(at)] =
         warp.uniform[i.c.index] >> (at * offset_bits) & ((1u << offset_bits) - 1);
   }
-  const uint32_t bytes = map->BoxBytes(), row_bytes = map->element_bytes() * map->box[0];
+  const uint32_t bytes = map->BoxBytes(), row_bytes = map->element_bytes() * map->box[0],
+                 pitch = map->RowPitch();
   const uint32_t address = InBlock(warp, i.b, 0), barrier = InBlock(warp, i.b, 1);
   const bool multicast = i.Bit(75);
   std::vector<uint8_t> row(row_bytes);
   std::vector<SharedBox> boxes;
   const uint32_t mask = multicast ? warp.uniform[i.c.index] >> 16 : 0;
   ForTargets(warp, address, multicast, mask, [&](uint32_t rank) {
-    if (const auto box = BoxAt(warp, InRank(address, rank), bytes, map->swizzle)) {
+    if (const auto box = BoxAt(warp, InRank(address, rank), map->BoxSpan(), map->swizzle)) {
       boxes.push_back(*box);
     }
   });
@@ -411,7 +413,7 @@ void LoadTensor(Warp& warp, const Instruction& i) {
         Convert(*map, row.data());
         for (const SharedBox& box : boxes) {
           for (uint32_t at = 0; at < row_bytes; at += kChunk) {
-            std::memcpy(box.At(number * row_bytes + at), &row[at], kChunk);
+            std::memcpy(box.At(number * pitch + at), &row[at], kChunk);
           }
         }
         return true;

@@ -269,7 +269,7 @@ void StoreMatrix(Warp& warp, const Instruction& i) {
   const int matrices = 1 << i.Bits(72, 2);
   const bool transposed = i.Bit(78);
   alignas(64) uint32_t addresses[kLanes];
-  SharedAddresses(warp, i, false, Source(), addresses);
+  SharedAddresses(warp, i, false, i.c, addresses);
   for (int matrix = 0; matrix < matrices; ++matrix) {
     const uint32_t* const from =
         warp.registers[i.b.index + (i.b.index == kNoRegister ? 0 : matrix)];

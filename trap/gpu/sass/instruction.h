@@ -65,8 +65,9 @@ using Handler = void (*)(Warp& warp, const Instruction& instruction);
 enum class Flow : uint8_t {
   kPlain,
   kBranch,
-  kBranchTogether,  // all threads of the path go if any does
-  kDivergence,      // BRA.DIV, BRA.CONV
+  kBranchIfUniform,  // and a uniform predicate holds
+  kBranchTogether,   // all threads of the path go if any does
+  kDivergence,       // BRA.DIV, BRA.CONV
   kIndirectBranch,
   kUniformIndirectBranch,
   kCall,
@@ -82,9 +83,9 @@ enum class Flow : uint8_t {
   kCollective,  // WARPSYNC.COLLECTIVE: a call once the warp is together
   kBarrier,
   kYield,
-  kTryWait,     // looks whether something has happened: if not, it is others' turn
-  kReadsClock,  // or another special register: done as kPlain, once the launch's clock is up to
-                // date
+  kTryWait,       // looks whether something has happened: if not, it is others' turn
+  kReadsClock,    // or another special register: done as kPlain, once the launch's clock is up to
+                  // date
   kSetsExited,    // may let others go on
   kReadsAddress,  // its own: done as kPlain, once it is known
   kTrap,

@@ -283,7 +283,7 @@ class Printer {
         out.push_back(Address(operand));
         return;
       case OperandKind::kTarget:
-        out.push_back(absl::StrFormat("L%x", instruction_.target * 16));
+        out.push_back(absl::StrFormat("L%x", uint64_t{instruction_.target} * 16));
         return;
       case OperandKind::kAbsoluteTarget:
         out.push_back(absl::StrFormat("0x%x", AbsoluteTarget(word_, architecture_)));

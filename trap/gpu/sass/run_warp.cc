@@ -128,6 +128,13 @@ class Runner {
       case Flow::kBranch:
         Branch(i);
         return;
+      case Flow::kBranchIfUniform:
+        if (warp_.uniform_predicates[i.Bits(24, 3)] == i.Bit(27)) {
+          ++warp_.pc;
+        } else {
+          Branch(i);
+        }
+        return;
       case Flow::kBranchTogether:
         warp_.pc = (warp_.active & PredicateAt(warp_, i, 87, 90)) != 0 ? i.target : warp_.pc + 1;
         return;

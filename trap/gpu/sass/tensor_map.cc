@@ -75,4 +75,13 @@ uint32_t TensorMap::BoxBytes() const {
   return static_cast<uint32_t>(bytes);
 }
 
+uint32_t TensorMap::RowPitch() const {
+  const uint32_t row = element_bytes() * box[0];
+  return swizzle == Swizzle::kNone ? row : std::max(row, SwizzleBytes(swizzle));
+}
+uint32_t TensorMap::BoxSpan() const {
+  const uint32_t row = element_bytes() * box[0];
+  return row == 0 ? 0 : (BoxBytes() / row - 1) * RowPitch() + row;
+}
+
 }  // namespace phantora::sass

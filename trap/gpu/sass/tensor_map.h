@@ -48,8 +48,13 @@ struct TensorMap {
   int spatial() const { return dimensions - 2; }
 
   uint32_t element_bytes() const { return static_cast<uint32_t>(strides[0]); }
-  // Of a box in shared memory; 0 if it cannot be there.
+  // Of a box's elements; 0 if they cannot be in shared memory.
   uint32_t BoxBytes() const;
+  // From row to row in shared memory: with a swizzle never less than that changes places in, as
+  // kernels of cuBLAS write rows of 80 bytes.
+  uint32_t RowPitch() const;
+  // From a box's first byte there to behind its last.
+  uint32_t BoxSpan() const;
 
   // `bytes`: kBytes of them. nullopt: of a kind that is not known (interleaved).
   static std::optional<TensorMap> Read(const uint8_t* bytes);

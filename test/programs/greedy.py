@@ -38,6 +38,7 @@ def main():
     import torch  # pylint: disable=import-outside-toplevel
     import transformers  # pylint: disable=import-outside-toplevel
     from vllm import LLM, SamplingParams  # pylint: disable=import-outside-toplevel
+    # vLLM forks, and GNU's OpenMP is of no use to a child whose parent had threads of it.
     torch.set_num_threads(1)
     prompts = [[(37 * i + 11 * j * j) % 1000 + 1 for j in range(LENGTH)] for i in range(PROMPTS)]
     with tempfile.TemporaryDirectory() as folder:

@@ -19,7 +19,7 @@
 namespace phantora {
 namespace {
 
-constexpr uint64_t kMostExperts = 1 << 12, kMostLogits = 1 << 26, kMostLayers = 1 << 12;
+constexpr uint64_t kMostExperts = 1 << 12, kMostLogits = 1 << 24, kMostLayers = 1 << 12;
 // A logit that is never chosen, in every type.
 constexpr float kNever = -30000;
 // Where parameters are: csrc/moe/topk_softmax_kernels.cu. The logits come first, then two pointers;

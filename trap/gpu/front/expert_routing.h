@@ -50,6 +50,8 @@ class ExpertRouting {
   bool Prepare(pid_t process, absl::string_view symbol, absl::Span<const uint8_t> parameters,
                uint64_t blocks, AddressSpace& memory);
 
+  void ProcessDied(pid_t process) { launches_.erase(process); }
+
   uint64_t prepared() const { return prepared_; }
 
  private:

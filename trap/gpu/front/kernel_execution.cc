@@ -362,6 +362,7 @@ void KernelExecution::Count(Process& process, uint64_t& counter, const std::stri
 }
 
 void KernelExecution::ProcessDied(pid_t process) {
+  if (routing_ != nullptr) routing_->ProcessDied(process);
   const auto found = processes_.find(process);
   if (found == processes_.end()) return;
   const Process& was = found->second;

@@ -22,7 +22,7 @@ constexpr uint64_t kMostBytes = uint64_t{4} << 30;
 constexpr int kMostAttempts = 3, kMostInVain = 12;
 constexpr size_t kMostKernels = 4096, kMostKnown = 256;
 // Rows of results that a thread makes at a time.
-constexpr uint64_t kLeastRows = 64, kMostRows = 1024;
+constexpr uint64_t kLeastRows = 64, kMostRows = 1024, kTaskBytes = 64 << 20;
 
 uint64_t AddressAt(absl::Span<const uint8_t> parameters, uint32_t at) {
   uint64_t address = 0;
@@ -264,8 +264,10 @@ bool ProductLibrary::Multiply(const ProductForm& form, absl::Span<const uint8_t>
     why_ = "it takes too much of this machine's memory";
     return false;
   }
-  const uint64_t rows_of_task =
-      std::clamp(form.y / (2 * static_cast<uint64_t>(workers_.count())), kLeastRows, kMostRows);
+  const uint64_t row_bytes = form.x * sizeof(T);
+  const uint64_t rows_of_task = std::min(
+      std::clamp(form.y / (2 * static_cast<uint64_t>(workers_.count())), kLeastRows, kMostRows),
+      std::max<uint64_t>(kTaskBytes / row_bytes, 1));
   std::vector<uint8_t> bytes_a, bytes_b, results;
   std::vector<T> a, b;
   for (uint64_t first = 0; first < form.batch;) {

@@ -33,6 +33,8 @@ constexpr uint64_t kLeastOfPart = 500'000, kMostParts = 32, kMostLocalOfPart = 6
 // Of clusters that are tried besides those at the ends of the grid: between so many equal parts.
 constexpr uint64_t kOthersTried = 4;
 constexpr size_t kMostRanges = 1 << 18;  // of one
+// Bytes that a cluster which is watched may have written.
+constexpr uint64_t kMostWatched = 64 << 20;
 constexpr uint64_t kMostThreads = 1024;
 constexpr uint32_t kMostShared = 1 << 18;
 // On sm_90 the addresses of shared memory begin behind what the hardware keeps for itself.
@@ -382,6 +384,9 @@ std::optional<Watched> Executor::Watch(const Launch& launch, const Program& prog
       !part.memory.WrittenRanges(kMostRanges, watched.written)) {
     return std::nullopt;
   }
+  uint64_t all = 0;
+  for (const auto& [begin, end] : watched.written) all += end - begin;
+  if (all > kMostWatched) return std::nullopt;
   for (const auto& [begin, end] : watched.written) {
     for (uint64_t at = begin; at < end;) {
       const uint64_t bytes = std::min(end - at, PagePool::kPage - at % PagePool::kPage);

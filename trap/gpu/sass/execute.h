@@ -100,7 +100,7 @@ class Executor {
 
   // Executes cluster `number` alone, with memory as it is, to its end or for so many thread
   // instructions, and notes every byte that it reads and writes. Nothing becomes visible. nullopt:
-  // it fails.
+  // it fails, or there is too much to note.
   std::optional<Watched> Watch(const Launch& launch, const Program& program, AddressSpace& memory,
                                uint64_t number, uint64_t instructions,
                                const std::function<bool()>& interrupted);

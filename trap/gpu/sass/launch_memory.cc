@@ -11,6 +11,8 @@ namespace {
 
 constexpr uint64_t kPage = LaunchMemory::kPage;
 constexpr uint8_t kZeros[kPage] = {};
+// Pages of which it is noted what is read: 64 MiB of notes.
+constexpr size_t kMostNoted = 1 << 17;
 
 // Where `bytes` differ from `before`. By words where it can be, as a GPU writes: somebody may be
 // looking.
@@ -83,7 +85,11 @@ const uint8_t* LaunchMemory::ReadSlowly(uint64_t address, uint64_t bytes, Entry&
     if (page_is_tainted) return at;
   }
   if (pages_.notes_reads_) {
-    reads_[address / kPage].Set(address % kPage, address % kPage + bytes);
+    if (reads_.size() < kMostNoted || reads_.contains(address / kPage)) {
+      reads_[address / kPage].Set(address % kPage, address % kPage + bytes);
+    } else {
+      too_many_reads_ = true;
+    }
     return at;
   }
   entry = found;
@@ -213,6 +219,7 @@ bool LaunchMemory::WrittenRanges(size_t most,
 
 bool LaunchMemory::ReadRanges(size_t most,
                               std::vector<std::pair<uint64_t, uint64_t>>& ranges) const {
+  if (too_many_reads_) return false;
   std::vector<uint64_t> pages;
   for (const auto& [page, bytes] : reads_) pages.push_back(page);
   return RangesOf(std::move(pages), most, ranges, [&](uint64_t page) { return &reads_.at(page); });

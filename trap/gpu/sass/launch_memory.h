@@ -112,7 +112,8 @@ class LaunchMemory {
   // With tracking: appends the ranges of bytes that were written, in order of addresses; one ends
   // where the next does not begin. False after `most`: there are more.
   bool WrittenRanges(size_t most, std::vector<std::pair<uint64_t, uint64_t>>& ranges) const;
-  // The same of bytes that were read, if the pages' parts note them.
+  // The same of bytes that were read, if the pages' parts note them. False, too, if they were of
+  // more pages than are noted.
   bool ReadRanges(size_t most, std::vector<std::pair<uint64_t, uint64_t>>& ranges) const;
 
  private:
@@ -143,7 +144,7 @@ class LaunchMemory {
   static AddressSpace::Fault CommitTogether(absl::Span<LaunchMemory* const> parts, uint64_t page);
 
   LaunchPages& pages_;
-  bool out_of_memory_ = false, met_taint_ = false;
+  bool out_of_memory_ = false, met_taint_ = false, too_many_reads_ = false;
   absl::flat_hash_map<uint64_t, Copy> copies_;
   std::vector<uint64_t> order_;  // of the first writes
   absl::flat_hash_map<uint64_t, Written> reads_;

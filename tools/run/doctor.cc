@@ -208,7 +208,7 @@ void CheckExecution(Doctor& doctor) {
   } else {
     doctor.Say(Outcome::kSlower,
                "kernels are executed, with --execute all products by their own code",
-               absl::StrCat("install libopenblas0-pthread: ten times as fast (", why, ")"));
+               absl::StrCat("install libopenblas0-pthread: many times as fast (", why, ")"));
   }
 }
 

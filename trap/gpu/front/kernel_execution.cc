@@ -180,8 +180,10 @@ bool KernelExecution::RunByLibrary(ExecutionContext& context, Process& process,
                                    const sass::Program& program) {
   if (library_ == nullptr || launch.family() != WorkFamily::kGemm) return false;
   const auto parameters = reader_.Parameters(context, launch);
+  const std::vector<uint32_t> pointers = PointersAmong(parameters, context.memory());
   const ProductLibrary::Launch product = {.parameter_offset = launch.qmd.parameter_offset(),
                                           .parameters = parameters,
+                                          .pointers = pointers,
                                           .launch = read,
                                           .program = program,
                                           .work = launch.Work(parameters)};

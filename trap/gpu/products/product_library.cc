@@ -32,16 +32,6 @@ uint64_t AddressAt(absl::Span<const uint8_t> parameters, uint32_t at) {
   return address;
 }
 
-std::vector<uint32_t> PointersOf(absl::Span<const uint8_t> parameters, AddressSpace& memory) {
-  std::vector<uint32_t> pointers;
-  for (uint32_t at = 0; at + 8 <= parameters.size(); at += 8) {
-    const uint64_t value = AddressAt(parameters, at);
-    // Nothing is mapped below, and small numbers are many.
-    if (value >> 32 != 0 && memory.Find(value)) pointers.push_back(at);
-  }
-  return pointers;
-}
-
 // Of what is read of the parameters: numbers as they are, pointers by which of them are the same.
 uint64_t HashOfRead(absl::Span<const std::pair<uint32_t, uint32_t>> read,
                     absl::Span<const uint8_t> parameters, absl::Span<const uint32_t> pointers) {
@@ -153,7 +143,7 @@ const ProductForm* ProductLibrary::FormOf(const Launch& launch, sass::Executor& 
   Kernel& kernel = kernels_[{absl::HashOf(launch.program.code()),
                              {of.grid.x, of.grid.y, of.grid.z, of.block.x, of.block.y, of.block.z,
                               of.cluster.x, of.cluster.y, of.cluster.z}}];
-  const std::vector<uint32_t> pointers = PointersOf(launch.parameters, memory);
+  const auto pointers = launch.pointers;
   Known* known = nullptr;
   for (Known& each : kernel.known) {
     if (each.hash == HashOfRead(each.read, launch.parameters, pointers)) known = &each;

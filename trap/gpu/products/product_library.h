@@ -35,6 +35,7 @@ class ProductLibrary {
   struct Launch {
     uint32_t parameter_offset = 0;  // in bank 0 of its constants
     absl::Span<const uint8_t> parameters;
+    absl::Span<const uint32_t> pointers;  // where among them, in order
     const sass::Launch& launch;
     const sass::Program& program;
     KernelWork work;  // of a product

@@ -262,8 +262,7 @@ def main():
     if options.recorded:
         results = recorded(cases)
     else:
-        python = options.python or cache_folder() / "venv/bin/python"
-        runner = Runner(ROOT, built_programs(options), python, options.timeout)
+        runner = Runner(ROOT, built_programs(options), cache_folder(), options.python, options.timeout)
         card = None
         if options.real:
             name = gpu_here()

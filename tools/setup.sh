@@ -349,8 +349,11 @@ pip_install() {
   if [[ -t 2 ]]; then "${command[@]}" >&2; else run_logged pip "${command[@]}" --progress-bar off; fi
 }
 
+# A list of packages may say what shows that they work: "# check: PYTHON".
 check_python() {
-  "$environment/bin/python" -c 'import numpy, torch; assert torch.version.cuda, "PyTorch was built without CUDA"'
+  local check
+  check=$(sed -n 's/^# check: //p' "$requirements")
+  "$environment/bin/python" -c "${check:-import numpy, torch; assert torch.version.cuda, 'PyTorch was built without CUDA'}"
 }
 
 install_python() {
@@ -364,7 +367,7 @@ install_python() {
     die "cannot create a virtual environment in $environment"
   pip_install || die "pip could not install ${requirements#"$root/"}" \
     "It uses this system's pip settings ('pip config list' shows them). Try again when they are right: it goes on from here."
-  run_logged python-check check_python || die "PyTorch is installed in $environment but does not work"
+  run_logged python-check check_python || die "What is installed in $environment does not work"
   python_key >"$environment/.complete"
 }
 

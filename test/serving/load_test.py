@@ -130,6 +130,28 @@ class ServedTest(unittest.TestCase):
         for at, when in zip(times, expected):
             self.assertAlmostEqual(at, when, delta=0.01)
 
+    def test_the_report_has_the_requests(self):
+        with tempfile.TemporaryDirectory() as folder:
+            report = pathlib.Path(folder) / "report"
+            report.mkdir()
+            (report / "requests.json").write_text("of an earlier run")
+            command = [RUN, "--no-status", "--host-time", "fixed", "--report", report, "--", sys.executable, LOAD,
+                       "--closed", "4", "--rounds", "2", "--output", "11", "--slo", "ttft=0.5",
+                       "--metrics-period", "0.1", "--", sys.executable, SERVER, "8000", str(FIRST), str(EACH), "4"]
+            result = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+            self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+            found = json.loads((report / "report.json").read_text())["requests"]
+            self.assertEqual((found["all"], len(found["requests"])), (8, 8))
+            self.assertAlmostEqual(found["summary"]["ttft"]["mean_s"], FIRST, delta=0.01)
+            self.assertAlmostEqual(found["summary"]["server_running"]["most"], 4)
+            self.assertEqual(found["summary"]["goodput"]["share"], 1)
+            self.assertIn("running", found["server_samples"][0])
+            compared = subprocess.run([RUN, "--compare", report, report], capture_output=True, text=True, check=True)
+            self.assertIn("requests: TTFT, mean", compared.stdout)
+            # A run that leaves none has none, and none of those that were there.
+            subprocess.run([RUN, "--no-status", "--report", report, "--", "true"], check=True, capture_output=True)
+            self.assertNotIn("requests", json.loads((report / "report.json").read_text()))
+
     def test_what_goes_wrong_is_told(self):
         found = self.serve("--closed", "1", "--rounds", "1", "--input", "5000", status=1)
         self.assertIn("the prompt is too long", found["requests"][0]["error"])

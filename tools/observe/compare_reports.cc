@@ -101,6 +101,30 @@ void AddLargest(const char* what, const std::map<std::string, double>& first,
   }
 }
 
+// What a client of a server measured in both.
+void AddRequests(const Json& first, const Json& second, Table& table) {
+  if (!first.contains("requests") || !second.contains("requests")) return;
+  const Json &a = first.at("requests").at("summary"), &b = second.at("requests").at("summary");
+  const auto add = [&](const std::string& what, const Json& from, const Json& to, const char* key,
+                       double scale, const char* unit) {
+    if (from.contains(key) && to.contains(key)) {
+      table.Add(absl::StrCat("requests: ", what), from.at(key), to.at(key), scale, unit);
+    }
+  };
+  add("rate", a, b, "requests_per_s", 1, "1/s");
+  add("output tokens", a, b, "output_tokens_per_s", 1, "1/s");
+  const std::pair<const char*, const char*> latencies[] = {
+      {"TTFT", "ttft"}, {"TPOT", "tpot"}, {"end to end", "latency"}};
+  for (const auto& [what, key] : latencies) {
+    if (!a.contains(key) || !b.contains(key)) continue;
+    add(absl::StrCat(what, ", mean"), a.at(key), b.at(key), "mean_s", 1e3, "ms");
+    add(absl::StrCat(what, ", 99 % within"), a.at(key), b.at(key), "p99_s", 1e3, "ms");
+  }
+  if (a.contains("goodput") && b.contains("goodput")) {
+    add("within the objective", a.at("goodput"), b.at("goodput"), "share", 100, "%");
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<Json> ReadReport(const std::string& path) {
@@ -138,6 +162,7 @@ std::vector<std::string> CompareReports(const Json& first, const Json& second) {
     for (size_t i = 0; i < std::min({ranks.size(), others.size(), kMostRanks}); ++i) {
       AddRank(ranks[i].at("name"), ranks[i], others[i], table);
     }
+    AddRequests(first, second, table);
     const size_t both = std::min(ranks.size(), others.size());
     if (ranks.size() != others.size()) {
       table.Say(absl::StrCat("A has ", ranks.size(), " ranks, B ", others.size()));

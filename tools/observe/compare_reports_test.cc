@@ -53,6 +53,19 @@ TEST(CompareReportsTest, SecondOverFirst) {
   EXPECT_TRUE(has("1.000          1.000 MiB      =")) << text;
 }
 
+TEST(CompareReportsTest, RequestsOfBoth) {
+  nlohmann::json first = Report(1, 1, 1), second = first;
+  EXPECT_EQ(Compared(first, second).find("requests"), std::string::npos);
+  first["requests"]["summary"] = {{"requests_per_s", 2.0}, {"ttft", {{"mean_s", 0.5}}}};
+  EXPECT_EQ(Compared(first, second).find("requests"), std::string::npos);
+  second["requests"]["summary"] = {{"requests_per_s", 4.0},
+                                   {"ttft", {{"mean_s", 0.25}, {"p99_s", 1.0}}}};
+  const std::string text = Compared(first, second);
+  EXPECT_NE(text.find("requests: rate"), text.npos) << text;
+  EXPECT_NE(text.find("500.000        250.000 ms       -50.0 %"), text.npos) << text;
+  EXPECT_EQ(text.find("99 %"), text.npos) << text;
+}
+
 TEST(CompareReportsTest, WhatIsMissingIsSaid) {
   nlohmann::json other = Report(1, 1, 1);
   other["ranks"].push_back(other["ranks"][0]);

@@ -13,6 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "tools/observe/json_text.h"
 #include "tools/observe/report_template.h"
+#include "tools/observe/served_requests.h"
 
 namespace phantora {
 namespace {
@@ -224,6 +225,10 @@ absl::StatusOr<std::unique_ptr<ReportFiles>> ReportFiles::Open(const std::string
   files->directory_ = directory;
   std::error_code error;
   std::filesystem::create_directories(directory, error);
+  if (!error) {
+    // Of an earlier run.
+    std::filesystem::remove(absl::StrCat(directory, "/", kRequestsFile), error);
+  }
   if (!error) {
     files->json_ = OpenFile(absl::StrCat(directory, "/report.json"));
     files->page_ =

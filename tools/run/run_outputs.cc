@@ -4,7 +4,9 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
 
 #include "absl/strings/str_cat.h"
 #include "tools/run/output_paths.h"
@@ -28,6 +30,10 @@ absl::Status CheckWritable(const std::string& path) {
   return absl::InvalidArgumentError(
       absl::StrCat("cannot write ", path, ": ", std::strerror(errno)));
 }
+
+// Of the command: where programs may put what belongs to the report
+// (tools/observe/served_requests.h).
+constexpr char kReportVariable[] = "PHANTORA_REPORT";
 
 absl::StatusOr<RunOutputs> CheckAll(const SessionOptions& options) {
   // In the order of Open().
@@ -72,8 +78,10 @@ absl::StatusOr<RunOutputs> RunOutputs::Open(const SessionOptions& options, const
   if (!options.log_calls.empty())
     status.Update(Take(outputs.calls, CallLog::Open(options.log_calls)));
   if (!options.trace.empty()) status.Update(Take(outputs.trace, TraceWriter::Open(options.trace)));
+  unsetenv(kReportVariable);
   if (!options.report.empty()) {
     status.Update(Take(outputs.report, ReportFiles::Open(options.report)));
+    setenv(kReportVariable, std::filesystem::absolute(options.report).c_str(), 1);
   }
   if (!options.log_kernels.empty()) {
     status.Update(Take(outputs.kernels, KernelLog::Open(options.log_kernels, plan.profile.name)));

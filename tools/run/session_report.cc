@@ -9,6 +9,7 @@
 #include "profiles/gpu/work_price.h"
 #include "tools/observe/run_report.h"
 #include "tools/observe/run_summary.h"
+#include "tools/observe/served_requests.h"
 #include "tools/replay/step_record.h"
 #include "trap/log.h"
 
@@ -299,6 +300,12 @@ void SessionReport::WriteReport() {
                              from_.cluster->recorder());
   content["nccl"] = from_.cluster->nccl_statistics().Json();
   if (from_.cluster->links() != nullptr) content["links"] = from_.cluster->links()->Json();
+  if (auto requests = ReadServedRequests(options.report); !requests.ok()) {
+    LogWarning(
+        absl::StrCat("the report is without requests: ", std::string(requests.status().message())));
+  } else if (requests->has_value()) {
+    content["requests"] = **std::move(requests);
+  }
   Tell(from_.outputs->report->Write(content), absl::StrCat(options.report, "/report.html"));
 }
 

@@ -8,7 +8,7 @@
 With a command it starts that server, waits until it answers, and ends it afterwards; without one it takes
 the server of --url. Under phantora-run all times are simulated:
 
-  phantora-run --gpus 2 -- tools/serving/phantora_load.py --closed 8 -- vllm serve MODEL --tensor-parallel-size 2
+  phantora-run --gpus 2 --report report -- tools/serving/phantora_load.py --closed 8 -- vllm serve MODEL --tensor-parallel-size 2
 
 The server has to speak OpenAI's completions API (vLLM, SGLang and others do). Prompts are token ids drawn
 at random, of which no two begin alike; answers have exactly as many tokens as asked for (ignore_eos), so
@@ -315,8 +315,9 @@ async def run(options):
     failed = next((record.error for record in load.records if record.error), "")
     if failed:
         say(f"a request failed: {failed}")
-    if options.json:
-        write_json(options.json, options, load, metrics, result)
+    folder = os.environ.get("PHANTORA_REPORT")  # phantora-run's --report, which has them in its page, too
+    for path in filter(None, (options.json, folder and os.path.join(folder, "requests.json"))):
+        write_json(path, options, load, metrics, result)
     return 1 if failed else 0
 
 

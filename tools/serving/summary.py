@@ -120,6 +120,10 @@ def lines(summary):
         found = summary.get("server", {}).get(name)
         if found:
             text.append(f"{title:18} mean {found['mean']:.3g}, at most {found['most']:.3g}")
+    parts = [(name, summary.get("server", {}).get(name)) for name in ("queue", "prefill", "decode")]
+    if any(found for _, found in parts):
+        text.append("of a request, mean " + ", ".join(
+            f"{name} {1e3 * found['mean_s']:.2f}ms" for name, found in parts if found))
     if "preemptions" in summary.get("server", {}):
         text.append(f"preemptions        {summary['server']['preemptions']:.0f}")
     return text

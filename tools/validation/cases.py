@@ -8,7 +8,7 @@ import dataclasses
 import re
 import tomllib
 
-PLACEHOLDERS = ("python", "root", "built", "scratch")
+PLACEHOLDERS = ("python", "frameworks", "root", "built", "scratch")
 # What a number was used for: a rate or constant was made from it, it is a row of the database of measured
 # kernels (and is compared with the model alone), something was made from others of its campaign, or nothing.
 USES = ("rate", "row", "campaign", "none")

@@ -103,15 +103,23 @@ def read_value(row, output, values):
 class Runner:
     """Fills in the placeholders of commands and runs them.
 
-    root: the repository; built: where Bazel's programs are (bazel-bin); python: that of programs.
+    root: the repository; built: where Bazel's programs are (bazel-bin); cache: with the environments of
+    tools/setup.sh; python: that of programs, by default the first environment's.
     """
 
-    def __init__(self, root, built, python, timeout_seconds=None):
-        self.root, self.built, self.python = pathlib.Path(root), pathlib.Path(built), python
+    def __init__(self, root, built, cache, python=None, timeout_seconds=None):
+        self.root, self.built = pathlib.Path(root), pathlib.Path(built)
+        self.frameworks = pathlib.Path(cache) / "frameworks"
+        self.python = python or pathlib.Path(cache) / "venv/bin/python"
         self.timeout_seconds = timeout_seconds
 
     def fill(self, words, scratch):
-        names = {"python": self.python, "root": self.root, "built": self.built, "scratch": scratch}
+        """Raises RunError if an environment is missing."""
+        for name in re.findall(r"\{frameworks\}/([\w.-]+)", " ".join(words)):
+            if not (self.frameworks / name).exists():
+                raise RunError(f"it takes the environment of: tools/setup.sh framework {name}")
+        names = {"python": self.python, "frameworks": self.frameworks, "root": self.root, "built": self.built,
+                 "scratch": scratch}
         for name, value in names.items():
             words = [word.replace("{%s}" % name, str(value)) for word in words]
         return words

@@ -46,7 +46,7 @@ enum class CallHandler : uint8_t {
   kWait,      // may wait, until a time at the most; or wakes others who do
   kTransfer,  // carries bytes, and time with them
   kTimer,     // sets or reads a timer
-  kRefusal,   // refused, and counted among the unknowns
+  kRefusal,   // refused, as where it is switched off
 };
 
 // Of a call's argument, all 64 bits. A row holds if all its conditions do.

@@ -9,8 +9,10 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "trap/host/host_calls.h"
 #include "trap/host/process_calls.h"
+#include "trap/log.h"
 
 namespace phantora {
 namespace {
@@ -135,8 +137,11 @@ void CallDispatch::ServeBy(CallHandler handler, const TrappedCall& call,
       served = options_.time != nullptr && options_.time->Serve(call);
       break;
     case CallHandler::kRefusal:
-      options_.unknowns->Count(CallName(call.number()), 0,
-                               "refused: what it does could not be seen");
+      // As where an administrator has switched it off: programs know that, and do without.
+      if (!std::exchange(refused_, true)) {
+        LogInfo(
+            absl::StrCat(CallName(call.number()), " is refused: what it does could not be seen"));
+      }
       return call.Error(ENOSYS);
     case CallHandler::kNone:
       served = false;

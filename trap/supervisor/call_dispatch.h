@@ -97,6 +97,7 @@ class CallDispatch {
   PathCalls path_calls_;
   std::optional<PortCalls> port_calls_;  // of a cluster
   SupervisorCounters counters_;
+  bool refused_ = false;  // a call was, and it was said
 };
 
 }  // namespace phantora

@@ -79,7 +79,6 @@ SimulatedTime::Handler SimulatedTime::HandlerOf(int call) {
       {SYS_prctl, &SimulatedTime::ServeStop},
       {SYS_mq_notify, &SimulatedTime::ServeStop},
       {SYS_sched_yield, &SimulatedTime::ServeYield},
-      {SYS_io_uring_setup, &SimulatedTime::RefuseRing},
   };
   if (const auto handler = handlers->find(call); handler != handlers->end()) {
     return handler->second;
@@ -151,14 +150,6 @@ void SimulatedTime::ServeTimer(const TrappedCall& call) {
   timers_.Serve(call, ProcessClocks::SeenBy(process, thread));
   quiet_ = false;
   Runs(thread, call.process());
-}
-
-void SimulatedTime::RefuseRing(const TrappedCall& call) {
-  options_.unknowns->Count("io_uring", 0,
-                           "refused: its transfers and timeouts could not be simulated");
-  quiet_ = false;
-  Runs(call.thread(), call.process());
-  call.Error(ENOSYS);
 }
 
 void SimulatedTime::ServeNewProcess(const TrappedCall& call) {

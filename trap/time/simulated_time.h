@@ -186,8 +186,6 @@ class SimulatedTime {
   void ServeVainYield(const TrappedCall& call);
   void ServeWait(const TrappedCall& call);
   void ServeTimer(const TrappedCall& call);
-  // io_uring_setup.
-  void RefuseRing(const TrappedCall& call);
   void ServeTransfer(const TrappedCall& call, const TransferCall& transfer);
   void AnswerClock(const CallArguments& call, const RemoteMemory& memory, VirtualTime now,
                    NotifyListener& listener);

@@ -104,6 +104,8 @@ std::vector<EncodingRow> FloatRows() {
       {0x102, "1456", "FCHK", "", "P81 a-| b-|", Always<&CheckDivision>, kF},
       {0x104, "1456", "F2F", kFloatToFloat, "d*f b-|", Always<&FloatToFloat>, kF},
       {0x104, "1", "F2F.F32.F16", "80=.FTZ", "d b-|H =75+3:2 =84+2:1", Always<&FloatToFloat>, kF},
+      {0x104, "1", "F2F.F32.BF16", "80=.FTZ", "d b-|H =75+3:2 =84+3:4", Always<&FloatToFloat>, kF,
+       Flow::kPlain, 90, 90},
       {0x105, "1456", "F2I", kFloatToInteger, "d*f b-|", Always<&FloatToInteger>, kF},
       {0x105, "1", "F2I", kHalfToInteger, "d*f b-|H", Always<&FloatToInteger>, kF},
       {0x106, "1456", "I2F", kIntegerToFloat, "d*f by", Always<&IntegerToFloat>},

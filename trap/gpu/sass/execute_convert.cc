@@ -31,8 +31,8 @@ void SourceFloats(const Warp& warp, const Instruction& i, double* values) {
     const uint32_t* const row = RowOf<Meaning::kBits>(warp, plain, scratch);
     const int shift = i.b.kind == Source::Kind::kRegister && i.Bit(60) ? 16 : 0;
     for (int lane = 0; lane < kLanes; ++lane) {
-      double value =
-          size == kHalf ? HalfToFloat(row[lane] >> shift & 0xffff) : AsFloat(row[lane] << 16);
+      const uint32_t half = row[lane] >> shift & 0xffff;
+      double value = size == kHalf ? HalfToFloat(half) : AsFloat(half << 16);
       if (i.b.absolute) value = std::fabs(value);
       values[lane] = i.b.negate ? -value : value;
     }

@@ -113,6 +113,9 @@ def memory(gpu):
 
     g0 = x.copy()
     yield one(gpu, module, "generic", 1, 256, [x.copy(), z(256, np.int64)], 1, generic)
+    # The window of local memory is set on one channel, and holds for all.
+    for _ in range(8):
+        yield one(gpu, module, "generic", 1, 256, [g0.copy(), z(256, np.int64)], 1, generic, stream=gpu.stream())
     table = random.integers(-99, 99, 256).astype(np.int32)
     module.set_symbol("constant_array", table)
     r = np.zeros(256, np.int64)

@@ -126,6 +126,12 @@ class Gpu:
     def free(self, address):
         self.call("cuMemFree_v2", ctypes.c_uint64(address))
 
+    def stream(self):
+        """A new one."""
+        stream = ctypes.c_void_p()
+        self.call("cuStreamCreate", ctypes.byref(stream), 1)  # CU_STREAM_NON_BLOCKING
+        return stream
+
     def synchronize(self):
         self.call("cuCtxSynchronize")
 
@@ -149,7 +155,7 @@ class Module:
             "cuMemcpyHtoD_v2", address, data.ctypes.data_as(ctypes.c_void_p), ctypes.c_size_t(data.nbytes)
         )
 
-    def launch(self, name, grid, block, *arguments, shared=0, cooperative=False, cluster=None):
+    def launch(self, name, grid, block, *arguments, shared=0, cooperative=False, cluster=None, stream=None):
         """Arrays go to the device and come back changed; NumPy's scalars are passed by value."""
         gpu = self.gpu
         function = ctypes.c_void_p()
@@ -169,14 +175,14 @@ class Module:
         pointers = (ctypes.c_void_p * max(len(kept), 1))(*(k.ctypes.data for k in kept))
         grid, block = three(grid), three(block)
         if cooperative:
-            gpu.call("cuLaunchCooperativeKernel", function, *grid, *block, shared, None, pointers)
+            gpu.call("cuLaunchCooperativeKernel", function, *grid, *block, shared, stream, pointers)
         elif cluster:
             attribute = LaunchAttribute(id=4)
             attribute.value[:3] = three(cluster)
-            config = LaunchConfig(*grid, *block, shared, None, ctypes.pointer(attribute), 1)
+            config = LaunchConfig(*grid, *block, shared, stream, ctypes.pointer(attribute), 1)
             gpu.call("cuLaunchKernelEx", ctypes.byref(config), function, pointers, None)
         else:
-            gpu.call("cuLaunchKernel", function, *grid, *block, shared, None, pointers, None)
+            gpu.call("cuLaunchKernel", function, *grid, *block, shared, stream, pointers, None)
         gpu.synchronize()
         for address, array in arrays:
             if array.flags.writeable:

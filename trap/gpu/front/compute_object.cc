@@ -122,10 +122,13 @@ Progress ComputeObject::Execute(ExecutionContext& context, uint32_t method, uint
       break;
     case m::kSetSharedMemoryWindowA:
     case m::kSetSharedMemoryWindowB:
+      context.gpu_context->windows.shared =
+          Address(m::kSetSharedMemoryWindowA, m::kSetSharedMemoryWindowB);
+      break;
     case m::kSetLocalMemoryWindowA:
     case m::kSetLocalMemoryWindowB:
-      queue_.SetWindows({.shared = Address(m::kSetSharedMemoryWindowA, m::kSetSharedMemoryWindowB),
-                         .local = Address(m::kSetLocalMemoryWindowA, m::kSetLocalMemoryWindowB)});
+      context.gpu_context->windows.local =
+          Address(m::kSetLocalMemoryWindowA, m::kSetLocalMemoryWindowB);
       break;
     default:
       if (method >= m::kLoadInlineQmdData && method < m::kLoadInlineQmdData + kQmdBytes) {

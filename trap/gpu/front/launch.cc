@@ -108,8 +108,8 @@ Progress QmdQueue::Execute(ExecutionContext& context, const Running& running) {
   if (context.services.execution != nullptr) {
     return context.services.execution->Run(
         context, {.qmd = running.qmd,
-                  .shared_window = windows_.shared,
-                  .local_window = windows_.local,
+                  .shared_window = context.gpu_context->windows.shared,
+                  .local_window = context.gpu_context->windows.local,
                   .fingerprint = running.fingerprint,
                   .code_bytes = cooperative ? running.entry_bytes : known.code_bytes,
                   .together = cooperative,
@@ -271,8 +271,8 @@ Progress QmdQueue::StartInternal(ExecutionContext& context, Running& running) {
     } else if (services.execution != nullptr) {
       return services.execution->Run(
           context, {.qmd = qmd,
-                    .shared_window = windows_.shared,
-                    .local_window = windows_.local,
+                    .shared_window = context.gpu_context->windows.shared,
+                    .local_window = context.gpu_context->windows.local,
                     .fingerprint = running.fingerprint,
                     .code_bytes = static_cast<uint32_t>(internal->code_bytes),
                     .together = internal->name == kCooperativeEntry,

@@ -36,12 +36,6 @@ class QmdQueue {
   // ready run beside each other. kDone when all are over.
   Progress Drain(ExecutionContext& context);
 
-  // Where generic addresses of shared and local memory begin.
-  struct Windows {
-    uint64_t shared = 0, local = 0;
-  };
-  void SetWindows(const Windows& windows) { windows_ = windows; }
-
   bool HasReady() const { return !ready_.empty(); }
   // See EngineObject.
   bool Busy() const { return !running_.empty(); }
@@ -123,7 +117,6 @@ class QmdQueue {
   static Progress Release(ExecutionContext& context, const Qmd& qmd);
 
   const uint32_t class_id_;
-  Windows windows_;
   std::deque<uint64_t> ready_;  // addresses of QMDs to run
   // In the order in which they were started.
   std::vector<std::unique_ptr<Running>> running_;

@@ -1,8 +1,11 @@
 #!/usr/bin/env python3
-"""TensorFlow and Keras on several GPUs: of one process, or of a process for each host.
+"""TensorFlow and Keras on several GPUs: of one process, or of a process for each.
 
     phantora-run --gpus 4 -- python tensorflow_strategy.py
-    phantora-run --cluster dgx-h100:2 --ranks-per-host 1 -- python tensorflow_strategy.py --workers
+    phantora-run --cluster dgx-h100:1 --ranks-per-host 2 -- python tensorflow_strategy.py --workers nccl
+    phantora-run --cluster dgx-h100:2 --ranks-per-host 1 -- python tensorflow_strategy.py --workers ring
+
+`ring` is TensorFlow's own among hosts.
 """
 
 import json
@@ -14,29 +17,34 @@ WIDTH, CLASSES, BATCH, STEPS = 64, 10, 32, 6
 
 
 def worker_addresses():
-    """TF_CONFIG of a rank: addresses from MASTER_ADDR, whose host's number ends it, as phantora-run names hosts."""
-    rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    name, port = os.environ["MASTER_ADDR"], 12000
+    """TF_CONFIG of a rank. Hosts are numbered, from the one that MASTER_ADDR names."""
+    rank, here = int(os.environ["RANK"]), int(os.environ["LOCAL_WORLD_SIZE"])
+    name = os.environ["MASTER_ADDR"]
     stem = name.rstrip("0123456789")
-    first = int(name[len(stem):])
-    workers = [f"{stem}{first + n}:{port}" for n in range(world)]
+    workers = [f"{stem}{int(name[len(stem):]) + n // here}:{12000 + n % here}"
+               for n in range(int(os.environ["WORLD_SIZE"]))]
     os.environ["TF_CONFIG"] = json.dumps({"cluster": {"worker": workers}, "task": {"type": "worker", "index": rank}})
 
 
 def main():
     several = "--workers" in sys.argv
+    by_ring = "ring" in sys.argv
     if several:
         worker_addresses()
     import numpy as np
     import tensorflow as tf
 
     gpus = tf.config.list_physical_devices("GPU")
+    if several:
+        gpus = [gpus[int(os.environ["LOCAL_RANK"])]]
+        tf.config.set_visible_devices(gpus, "GPU")
     for gpu in gpus:
         tf.config.experimental.set_memory_growth(gpu, True)
     if several:
+        ways = tf.distribute.experimental.CommunicationImplementation
         strategy = tf.distribute.MultiWorkerMirroredStrategy(
             communication_options=tf.distribute.experimental.CommunicationOptions(
-                implementation=tf.distribute.experimental.CommunicationImplementation.NCCL))
+                implementation=ways.RING if by_ring else ways.NCCL))
     else:
         strategy = tf.distribute.MirroredStrategy()
     tf.random.set_seed(0)

@@ -201,9 +201,11 @@ EmulatedCluster::EmulatedCluster(const Options& options, Parts parts)
 void EmulatedCluster::MakeNccl() {
   const SessionOptions& session = *options_.session;
   std::optional<NcclRuntime::Options::Native> native;
-  // Its kernels are known by their names, which they have in simulated time only.
-  if (session.native_nccl && simulated()) {
-    native = {.architecture = options_.plan->profile.sm_architecture(),
+  // Its kernels are known by their names, which they have in simulated time only. Programs that
+  // NCCL is linked into have it whatever --nccl says.
+  if (simulated()) {
+    native = {.chosen = session.native_nccl,
+              .architecture = options_.plan->profile.sm_architecture(),
               .place = [this](pid_t process, int gpu) -> std::optional<GpuPlace> {
                 const auto it = host_of_.find(process);
                 if (it == host_of_.end()) return std::nullopt;

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -73,7 +72,6 @@ class NativeDecoder {
   absl::Status ReadHead();
   absl::Status CheckKernel(const std::string& symbol) const;
 
-  std::set<uint32_t> used_;  // numbers of functions
 };
 
 // From 2.22 on: work comes in batches, in the kernel's parameters or in a ring.

@@ -186,7 +186,8 @@ std::shared_ptr<const NativeNccl> NativeLibraries::Of(pid_t process, std::string
       if ((path.find("nccl", slash) != std::string::npos) != by_name) continue;
       const auto library = Read(path);
       if (library == nullptr) continue;
-      if (found != nullptr && found != library) {
+      // A program of several libraries may have the same NCCL linked into each.
+      if (found != nullptr && *found != *library) {
         why = "the process has loaded two of them";
         return nullptr;
       }

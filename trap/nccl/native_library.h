@@ -29,6 +29,8 @@ struct NcclFunction {
   uint8_t type = 0;  // ncclDataType_t: the one that stands for all that are computed alike
   NcclAlgorithm algorithm = NcclAlgorithm::kRing;
   NcclProtocol protocol = NcclProtocol::kSimple;
+
+  bool operator==(const NcclFunction&) const = default;
 };
 
 // "_Z45ncclDevFunc_AllReduce_MinMax_bf16_TREE_SIMPLEv", or the same of a kernel
@@ -43,6 +45,8 @@ bool IsNcclKernel(absl::string_view symbol);
 struct NativeNccl {
   int version = 0;                                     // 22105 for 2.21.5, as ncclGetVersion says
   std::vector<std::optional<NcclFunction>> functions;  // by number
+
+  bool operator==(const NativeNccl&) const = default;
 };
 
 // From a whole libnccl, or a library with NCCL in it, for GPUs of `architecture` (90 for sm_90).

@@ -158,8 +158,11 @@ SharedWork::Prepared NcclRuntime::CannotFollow(pid_t process, const std::string&
                            absl::StrCat(symbol, ": ", why));
   options_.failed(absl::StrCat("NCCL: process ", process, " launches ", symbol,
                                " of its own NCCL, which cannot be followed: ", why,
-                               ".\nWithout --nccl native, phantora-run puts an NCCL in its place "
-                               "that always can."));
+                               options_.native->chosen
+                                   ? ".\nWithout --nccl native, phantora-run puts an NCCL in its "
+                                     "place that always can."
+                                   : ".\nThe program has NCCL linked into it, so that phantora-run "
+                                     "cannot put another in its place."));
   return {.error = "an NCCL launch that cannot be followed"};
 }
 

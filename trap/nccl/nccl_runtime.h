@@ -43,6 +43,7 @@ class NcclRuntime : public SharedWork {
     std::function<void(const NcclWorld::Options::Ended&)> ended = {};
     // The program has its own NCCL.
     struct Native {
+      bool chosen = false;   // libnccl.so.2 is the program's own; else NCCL may be linked into it
       int architecture = 0;  // of the GPUs; 90 for sm_90
       std::function<std::optional<GpuPlace>(pid_t process, int gpu)> place;
     };

@@ -56,6 +56,34 @@ TEST(WorkRuleTest, AGridThatDoesNotFitTheSizesIsNoticed) {
   EXPECT_FALSE(rule.Of({.grid = {18, 96, 1}, .block = {128, 1, 1}, .parameters = {}}).checked);
 }
 
+// PyTorch 2.10's has as many bytes as 2.3's, at other places.
+TEST(WorkRuleTest, MemoryEfficientAttention) {
+  Bytes newer(272), older(272), backward(464);
+  for (const auto& [bytes, places] :
+       {std::pair{&newer, std::vector<size_t>{0xc4, 0xc0, 0x68, 0x6c, 0x60}},
+        {&older, {0xcc, 0xc8, 0x6c, 0x70, 0x64}},
+        {&backward, {0xa0, 0x178, 0x98, 0x9c, 0x90}}}) {
+    const int32_t sizes[] = {5, 3, 72, 88, 64};  // heads, sequences, queries, keys, width
+    for (size_t i = 0; i < places.size(); ++i) Set(*bytes, places[i], sizes[i]);
+  }
+  const double product = 2.0 * 3 * 5 * 72 * 88 * 64;
+  const LaunchShape launch = {.grid = {2, 5, 3}, .block = {32, 4, 1}, .parameters = newer};
+  const WorkRule forwards("fmha_cutlassF_bf16_aligned_64x64_rf_sm80", Parameters{{0, 272}}, {});
+  EXPECT_TRUE(forwards.Of(launch).checked);
+  EXPECT_EQ(forwards.Of(launch).flops, 2 * product);
+  EXPECT_EQ(forwards.Of({.grid = {2, 5, 3}, .block = {32, 4, 1}, .parameters = older}).flops,
+            2 * product);
+  EXPECT_FALSE(forwards.Of({.grid = {2, 5, 4}, .block = {32, 4, 1}, .parameters = newer}).checked);
+  newer[0x74] = 1;  // causal
+  EXPECT_EQ(forwards.Of(launch).flops, product);
+  const WorkRule backwards("fmha_cutlassB_bf16_aligned_64x64_k64_sm80", Parameters{{0, 464}}, {});
+  const KernelWork work =
+      backwards.Of({.grid = {2, 5, 3}, .block = {128, 1, 1}, .parameters = backward});
+  EXPECT_TRUE(work.checked);
+  EXPECT_TRUE(work.backward);
+  EXPECT_EQ(work.flops, 5 * product);
+}
+
 // As vLLM 0.8.5 and PyTorch 2.6 launched them: parameters lie 48 bytes after the first's place.
 TEST(WorkRuleTest, ProductsOfCutlass3) {
   constexpr uint32_t kOffset = 48;

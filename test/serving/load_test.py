@@ -74,6 +74,13 @@ class SummaryTest(unittest.TestCase):
         self.assertEqual((found["ttft"]["mean_s"], found["tpot"]["mean_s"]), (1, (0.5 + 3) / 2))
         self.assertEqual(found["goodput"]["share"], 1 / 3)
 
+    def test_answers_that_end_early_are_told(self):
+        short = Record("load", 10, 5, 0, 1, 2, 2, [], "")
+        found = summary.summarise([record(0, 1, 3, 5), short], {})
+        self.assertEqual(found["shorter"], 1)
+        self.assertIn("1 answers have fewer tokens", "\n".join(summary.lines(found)))
+        self.assertEqual(summary.summarise([record(0, 1, 3, 5)], {})["shorter"], 0)
+
     def test_a_load_settles_when_its_means_rest(self):
         settling = summary.Settling(2, 0.01)
         records, rounds = [], 0

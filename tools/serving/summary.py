@@ -57,6 +57,7 @@ def summarise(records, slo):
         "input_tokens_per_s": sum(record.prompt_tokens for record in good) / seconds,
         "output_tokens_per_s": tokens / seconds,
         "output_tokens": tokens,
+        "shorter": sum(record.output_tokens < record.asked_tokens for record in good),
     }
     for name, of in LATENCIES:
         result[name] = statistics_of([of(record) for record in good])
@@ -102,6 +103,9 @@ def lines(summary):
     text = [f"requests           {summary['requests']} ({summary['failed']} failed)"]
     if "seconds" not in summary:
         return text
+    if summary["shorter"]:
+        text.append(f"shorter            {summary['shorter']} answers have fewer tokens than were asked for: the server "
+                    "does not ignore the end of text, or ends at tokens that it has not computed (--execute)")
     text += [
         f"time               {summary['seconds']:.3f} s",
         f"throughput         {summary['requests_per_s']:.3f} requests/s, "

@@ -25,7 +25,7 @@ std::vector<EncodingRow> UniformRows() {
        &SelectUniformLoadEffectiveAddress},
       {0x092, "124", "ULOP3.LUT", "", "Q81? ud a b c i72+8 q87/90", Always<&UniformLogic3>},
       {0x096, "124", "UPRMT", "", "ud a b c", Always<&UniformPermuteBytes>},
-      {0x097, "14", "UIADD3.64", "", "ud*2 a*2 b*2 c*2 =77+14:16383", Always<&UniformAdd64>},
+      {0x097, "14", "UIADD3.64", "", "ud*2 a-*2 b-*2 c-*2 =77+14:16383", Always<&UniformAdd64>},
       {0x099, "124", "USHF", "76=.L,.R 75=.W 73+2=.S64,.U64,.S32,.U32 80=.HI", "ud a b c",
        Always<&UniformShift>},
       {0x09a, "14", "USGXT", "75=.W 73=.U32,", "ud a b", Always<&UniformSignExtend>},

@@ -98,7 +98,11 @@ void UniformPermuteBytes(Warp& warp, const Instruction& i) {
 }
 
 void UniformAdd64(Warp& warp, const Instruction& i) {
-  SetPair(warp, i.destination, Pair(warp, i.a) + Pair(warp, i.b) + Pair(warp, i.c));
+  const auto term = [&warp](const Source& source) {
+    const uint64_t value = Pair(warp, source);
+    return source.negate ? uint64_t{0} - value : value;
+  };
+  SetPair(warp, i.destination, term(i.a) + term(i.b) + term(i.c));
 }
 
 void UniformShift(Warp& warp, const Instruction& i) {

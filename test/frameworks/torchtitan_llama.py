@@ -22,7 +22,7 @@ def main():
         sys.argv[1:] = [
             "--model.name=llama3", "--model.flavor=debugmodel", f"--model.hf_assets_path={MODELS / 'llama-3.1-8b'}",
             "--training.dataset=c4_test", f"--training.dataset_path={folder}", "--training.steps=6",
-            "--training.seq_len=64", "--training.local_batch_size=2", "--lr_scheduler.warmup_steps=1",
+            "--training.seq_len=64", "--training.local_batch_size=4", "--lr_scheduler.warmup_steps=1",
             "--optimizer.lr=3e-3", "--metrics.log_freq=1", "--metrics.disable_color_printing",
             f"--job.dump_folder={folder}/out", *sys.argv[1:]]
         runpy.run_module("torchtitan.train", run_name="__main__")

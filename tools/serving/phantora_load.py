@@ -8,12 +8,14 @@
 With a command it starts that server, waits until it answers, and ends it afterwards; without one it takes
 the server of --url. Under phantora-run all times are simulated:
 
-  phantora-run --gpus 2 --report report -- tools/serving/phantora_load.py --closed 8 -- vllm serve MODEL --tensor-parallel-size 2
+  phantora-run --gpus 2 --report report -- tools/serving/phantora_load.py --closed 8 -- \\
+      vllm serve MODEL --tensor-parallel-size 2
 
 The server has to speak OpenAI's completions API (vLLM, SGLang and others do). Prompts are token ids drawn
-at random, of which no two begin alike; answers have exactly as many tokens as asked for (ignore_eos), so
-that nothing depends on what the model computes. Exit status: 0, or 1 if requests failed or the server did
-not start, or 2 if an option is wrong.
+at random, of which no two begin alike; answers have as many tokens as asked for (ignore_eos), so that
+nothing depends on what the model computes; if a server ends them earlier, the summary says so.
+
+Exit status: 0, or 1 if requests failed or the server did not start, or 2 if an option is wrong.
 """
 
 import argparse

@@ -104,8 +104,8 @@ def lines(summary):
     if "seconds" not in summary:
         return text
     if summary["shorter"]:
-        text.append(f"shorter            {summary['shorter']} answers have fewer tokens than were asked for: the server "
-                    "does not ignore the end of text, or ends at tokens that it has not computed (--execute)")
+        text.append(f"shorter            {summary['shorter']} answers have fewer tokens than were asked for: "
+                    "the server does not ignore the end of text, or ends at tokens that it has not computed (--execute)")
     text += [
         f"time               {summary['seconds']:.3f} s",
         f"throughput         {summary['requests_per_s']:.3f} requests/s, "

@@ -2,6 +2,9 @@
 #ifndef PHANTORA_CLOCK_HOST_TIME_H_
 #define PHANTORA_CLOCK_HOST_TIME_H_
 
+#include <cstdint>
+#include <limits>
+
 #include "clock/virtual_time.h"
 
 namespace phantora {
@@ -9,6 +12,7 @@ namespace phantora {
 enum class HostTimeMode {
   kReal,      // nothing is simulated: every clock is the host's
   kMeasured,  // the processor time that the code takes here, times a scale
+  kLearned,   // the same by segments, whose costs are kept; repeatable with those of another run
   kFixed,     // a charge per driver call, submission, look at a file and clock read; repeatable
   kZero,      // nothing but looks at files and clock reads, so that loops over them end
 };
@@ -20,6 +24,8 @@ constexpr const char* HostTimeModeName(HostTimeMode mode) {
       return "real";
     case HostTimeMode::kMeasured:
       return "measured";
+    case HostTimeMode::kLearned:
+      return "learned";
     case HostTimeMode::kFixed:
       return "fixed";
     case HostTimeMode::kZero:
@@ -30,8 +36,12 @@ constexpr const char* HostTimeModeName(HostTimeMode mode) {
 
 struct HostTime {
   HostTimeMode mode = HostTimeMode::kReal;
-  // Is simulated time a function of simulated things alone?
-  bool repeats() const { return mode == HostTimeMode::kFixed || mode == HostTimeMode::kZero; }
+  // Do things happen in an order that is the same in every run? Then simulated time is a function
+  // of simulated things alone, but for what `kLearned` has not learned yet.
+  bool repeats() const {
+    return mode == HostTimeMode::kFixed || mode == HostTimeMode::kZero ||
+           mode == HostTimeMode::kLearned;
+  }
   double scale = 1.0;  // of measured time: the target's time for one second of this host
 
   // A clock_gettime through the vDSO takes about this long on a server processor
@@ -45,6 +55,14 @@ struct HostTime {
   // One kernel launch or copy through libcuda (2.2 us measured).
   VirtualSpan submission = VirtualSpan::Nanoseconds(2200);
 };
+
+// Time that code took on this host, as the target's. Saturates.
+inline VirtualSpan ScaledHostTime(int64_t nanoseconds, double scale) {
+  const double picoseconds = static_cast<double>(nanoseconds) * scale * 1000.0;
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  return VirtualSpan::Picoseconds(
+      picoseconds < static_cast<double>(kMost) ? static_cast<int64_t>(picoseconds) : kMost);
+}
 
 }  // namespace phantora
 

@@ -73,6 +73,21 @@ class RepeatTest(unittest.TestCase):
         self.check_times(["--host-time", "fixed", "--execute", "off", "--cluster", "dgx-h100:1"],
                          [TRAIN_DDP, "--steps", 4, "--backend", "nccl"], runs=2)
 
+    def test_ranks_with_a_profile_of_the_host(self):
+        """Learned once, beside nothing; then steps are equal, also beside other load."""
+        with tempfile.TemporaryDirectory() as folder:
+            options = ["--host-profile", str(pathlib.Path(folder) / "host.tsv"), "--execute", "off",
+                       "--cluster", "dgx-h100:1", "--ranks-per-host", "2"]
+            command = [TRAIN_DDP, "--steps", 12, "--backend", "nccl"]
+            self.run_once(options, command, timeout=600)
+            (_, report), *others = self.runs(options, command, runs=3)
+            first = json.loads(report)
+            for _, other in others:
+                print("note: reports are %s" % ("equal" if other == report else "not equal"), flush=True)
+                for rank, same in zip(first["ranks"], json.loads(other)["ranks"], strict=True):
+                    self.assertGreater(rank["steps"]["median"]["s"], 0)
+                    self.assertAlmostEqual(rank["steps"]["median"]["s"], same["steps"]["median"]["s"], delta=1e-7)
+
     def test_workers_that_spin(self):
         self.check_times(["--host-time", "fixed", "--execute", "off", "--gpus", "2"],
                          [RING, "spin", 10, 100, 2], runs=3)

@@ -160,6 +160,10 @@ Json Caveats(const RunDescription& run) {
   } else if (run.host_time == "fixed") {
     caveats.push_back(
         "The program's own code takes a fixed time per call in this mode, whatever it does.");
+  } else if (run.host_time == "learned") {
+    caveats.push_back(
+        "The program's own code takes the processor time that it took where it was learned, the mean "
+        "of its repeats.");
   } else if (run.host_time == "measured") {
     caveats.push_back(
         "The program's own code takes the processor time that it took on this machine.");

@@ -20,7 +20,11 @@ bool RealTime(const SessionOptions& options) { return !options.simulated(); }
 bool UsesMeasuredPrices(const SessionOptions& options) { return options.measured_rows; }
 bool UsesPrices(const SessionOptions& options) { return !options.kernel_microseconds; }
 bool MeasuresHostTime(const SessionOptions& options) {
-  return options.host_time.mode == HostTimeMode::kMeasured;
+  return options.host_time.mode == HostTimeMode::kMeasured ||
+         options.host_time.mode == HostTimeMode::kLearned;
+}
+bool LearnsHostTime(const SessionOptions& options) {
+  return options.host_time.mode == HostTimeMode::kLearned;
 }
 // Asking for what is not done anyway is no mistake.
 bool SimulatedOrOurNccl(const SessionOptions& options) {
@@ -65,7 +69,9 @@ constexpr OptionEffect kEffects[] = {
     {"--share-memory", SimulatedOrNotShared, kNeedsSimulatedTime},
     {"--nccl", SimulatedOrOurNccl,
      "native needs simulated time, which --host-time real has not: its kernels would do nothing"},
-    {"--host-scale", MeasuresHostTime, "scales measured time; it needs --host-time measured"},
+    {"--host-scale", MeasuresHostTime,
+     "scales measured time; it needs --host-time measured or learned"},
+    {"--host-profile", LearnsHostTime, "needs --host-time learned, which it stands for by itself"},
     {"--nice", RealTime,
      "is for processes that wait by spinning, as they do with --host-time real only"},
     {"--rows", UsesMeasuredPrices, kNoMeasuredPrices},

@@ -271,12 +271,19 @@ void Parser::AddTime() {
   const std::string group = "Time";
   AddChoice<HostTimeMode>(app_, "--host-time", &options_.host_time.mode,
                           {{"measured", HostTimeMode::kMeasured},
+                           {"learned", HostTimeMode::kLearned},
                            {"fixed", HostTimeMode::kFixed},
                            {"zero", HostTimeMode::kZero},
                            {"real", HostTimeMode::kReal}},
                           "what the program's own code takes. measured: its processor time here "
-                          "(default); fixed: a charge per call, the same in every run; "
+                          "(default); learned: the same, as the mean of its repeats; fixed: a "
+                          "charge per call, the same in every run; "
                           "zero: nothing; real: nothing is simulated")
+      ->group(group);
+  app_.add_option("--host-profile", options_.host_profile,
+                  "--host-time learned, with costs from FILE, so that runs are equal, also on "
+                  "another machine; without FILE they are learned, and written to it")
+      ->type_name("FILE")
       ->group(group);
   app_.add_option(
           "--host-scale", options_.host_time.scale,
@@ -516,6 +523,9 @@ RunRequest Parser::Checked(bool separated) {
       app_.get_option("--nccl-reduce")->count() == 0) {
     // Who wants all results wants sums of them too.
     options_.largest_reduction = std::numeric_limits<int64_t>::max();
+  }
+  if (!options_.host_profile.empty() && app_.get_option("--host-time")->count() == 0) {
+    options_.host_time.mode = HostTimeMode::kLearned;
   }
   const auto is_own = [&](const char* name) {
     return !separated && command.size() == 1 && command[0] == name;

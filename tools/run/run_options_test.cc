@@ -109,7 +109,8 @@ TEST(RunOptionsTest, OptionsOfFilesAndPrices) {
 TEST(RunOptionsTest, EveryWordOfAChoiceIsItsValue) {
   for (const auto& [word, mode] :
        {std::pair("measured", HostTimeMode::kMeasured), std::pair("fixed", HostTimeMode::kFixed),
-        std::pair("zero", HostTimeMode::kZero), std::pair("real", HostTimeMode::kReal)}) {
+        std::pair("learned", HostTimeMode::kLearned), std::pair("zero", HostTimeMode::kZero),
+        std::pair("real", HostTimeMode::kReal)}) {
     EXPECT_EQ(Accepted(absl::StrCat("--host-time ", word)).host_time.mode, mode);
   }
   for (const auto& [word, started] :
@@ -137,7 +138,8 @@ TEST(RunOptionsTest, EveryWordOfAChoiceIsItsValue) {
 
 TEST(RunOptionsTest, NumbersAreNoWordsForChoices) {
   for (const char* number : {"0", "1", "2", "3"}) {
-    ExpectRefused(absl::StrCat("--host-time ", number), "is none of measured, fixed, zero, real");
+    ExpectRefused(absl::StrCat("--host-time ", number),
+                  "is none of measured, learned, fixed, zero, real");
     ExpectRefused(absl::StrCat("--cluster dgx-h100 --start ", number), "is none of auto, per-rank");
     ExpectRefused(absl::StrCat("--nccl ", number), "is none of ours, native");
     ExpectRefused(absl::StrCat("--cluster dgx-h100 --share-memory ", number), "is none of auto");
@@ -203,6 +205,16 @@ TEST(RunOptionsTest, AScaleIsRefusedWhereNothingIsMeasured) {
       ExpectRefused(absl::StrCat("--host-time ", mode, " --host-scale ", scale),
                     "--host-scale scales measured time; it needs --host-time measured");
     }
+  }
+}
+
+TEST(RunOptionsTest, AProfileOfTheHostStandsForLearnedTime) {
+  EXPECT_EQ(Accepted("--host-profile p").host_time.mode, HostTimeMode::kLearned);
+  EXPECT_EQ(Accepted("--host-profile p --host-time learned").host_profile, "p");
+  EXPECT_EQ(Accepted("--host-profile p --host-scale 0.5").host_time.scale, 0.5);
+  for (const char* mode : {"measured", "fixed", "zero", "real"}) {
+    ExpectRefused(absl::StrCat("--host-time ", mode, " --host-profile p"),
+                  "--host-profile needs --host-time learned");
   }
 }
 
@@ -347,7 +359,7 @@ TEST(RunOptionsTest, TheVersionAndHelpArePrinted) {
 TEST(RunOptionsTest, HelpShowsWords) {
   const std::string help = Help();
   for (const char* words :
-       {"auto|per-rank|per-host|once", "auto|on|off", "ours|native", "measured|fixed|zero|real",
+       {"auto|per-rank|per-host|once", "auto|on|off", "ours|native", "measured|learned|fixed|zero|real",
         "BYTES|full", "prefix|merged|DIR", "--dry-run", "Exit status", "125"}) {
     EXPECT_TRUE(absl::StrContains(help, words)) << words;
   }

@@ -47,6 +47,8 @@ absl::StatusOr<RunOutputs> CheckAll(const SessionOptions& options) {
   status.Update(paths.File(options.log_kernels));
   status.Update(paths.File(options.missing.list));
   status.Update(paths.File(options.record_step));
+  status.Update(paths.File(options.host_profile));
+  status.Update(LearnedHostTime::Check(options.host_profile));
   if (const std::string& ranks = options.job.output; RankOutput::IsDirectory(ranks)) {
     status.Update(paths.Directory(ranks));
   }
@@ -88,6 +90,10 @@ absl::StatusOr<RunOutputs> RunOutputs::Open(const SessionOptions& options, const
   }
   status.Update(Take(outputs.missing, OpenMissing(options.missing, plan.profile, profiler)));
   status.Update(CheckWritable(options.record_step));
+  if (options.host_time.mode == HostTimeMode::kLearned) {
+    status.Update(
+        Take(outputs.host_time, LearnedHostTime::Open(options.host_time, options.host_profile)));
+  }
   if (plan.job && status.ok()) status.Update(OpenRanks(options, *plan.job, outputs));
   if (!status.ok()) return status;
   return outputs;

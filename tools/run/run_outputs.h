@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "tools/observe/run_report.h"
 #include "tools/observe/trace_writer.h"
+#include "tools/run/learned_host_time.h"
 #include "tools/run/rank_output.h"
 #include "tools/run/run_plan.h"
 #include "tools/run/session_options.h"
@@ -31,6 +32,7 @@ struct RunOutputs {
   std::unique_ptr<KernelLog> kernels;
   std::unique_ptr<MissingLaunches> missing;
   std::unique_ptr<RankOutput> ranks;  // of a cluster
+  std::unique_ptr<LearnedHostTime> host_time;
 
   // Of each rank, its output and its errors; see RankOutput.
   std::vector<std::pair<int, int>> rank_descriptors;

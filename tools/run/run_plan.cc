@@ -79,7 +79,8 @@ LaunchOptions RunPlan::Launched(const SessionOptions& options,
   if (!driver.program_directory.empty()) {
     launch.environment.emplace_back("PATH", Prepend(driver.program_directory, "PATH"));
   }
-  launch.same_addresses = share_memory || options.host_time.mode == HostTimeMode::kFixed;
+  launch.same_addresses = share_memory || options.host_time.mode == HostTimeMode::kFixed ||
+                          options.host_time.mode == HostTimeMode::kLearned;
   if (share_memory) {
     for (const auto& [name, value] :
          {std::pair(kMapThreshold, kLargePiece), std::pair(kHashSeed, kSameHashes)}) {

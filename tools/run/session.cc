@@ -213,6 +213,7 @@ Supervisor::Options Session::ServeOptions() {
           .rank_nice = options_.nice.value_or(options_.simulated() ? 0 : kSpinnersNice),
           .machine_lock = &cluster_->machine_lock(),
           .host_time = options_.host_time,
+          .segments = outputs_.host_time ? &outputs_.host_time->segments() : nullptr,
           .device = &cluster_->timelines(),
           .unknowns = &cluster_->unknowns(),
           .waited = [this](pid_t process, pid_t, VirtualTime since,

@@ -53,6 +53,7 @@ struct SessionOptions {
   // what a cost model says.
   std::optional<int64_t> kernel_microseconds;
   HostTime host_time = {.mode = HostTimeMode::kMeasured};
+  std::string host_profile;  // a file that is read, or else written; empty for none
   bool measured_rows = true;  // prices use what was measured
   MissingKernelsOptions missing;
   std::string log_kernels;            // a file; empty for none

@@ -250,6 +250,10 @@ StepView::Terms SessionReport::StepTerms() const {
 void SessionReport::TellSummary() {
   const SessionOptions& options = *from_.options;
   TellWhetherItRepeats();
+  if (LearnedHostTime* learned = from_.outputs->host_time.get()) {
+    Tell(learned->Close(), options.host_profile);
+    LogSummary(absl::StrCat("  ", learned->Line()));
+  }
   const GpuServices& services = from_.cluster->services();
   const size_t largest = options.verbose || !options.report.empty() ? kManyKernels : kFewKernels;
   const auto lines = Summary(from_.cluster->recorder(), largest, StepTerms());

@@ -47,6 +47,7 @@ class Supervisor {
     TurnLock* machine_lock;
     // Simulates time if its mode says so.
     HostTime host_time;
+    HostSegments* segments = nullptr;  // with HostTimeMode::kLearned
     SimulatedDevice* device = nullptr;
     Unknowns* unknowns;
     std::function<void(pid_t, pid_t, VirtualTime, VirtualTime)> waited = {};

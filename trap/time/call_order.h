@@ -46,6 +46,12 @@ class CallOrder {
     return std::any_of(calls_.begin(), calls_.end(),
                        [=](const auto& call) { return call.first.process == process; });
   }
+  // Has it one that comes before `at`?
+  bool HasBefore(pid_t process, VirtualTime at) const {
+    return std::any_of(calls_.begin(), calls_.lower_bound({.at = at}), [=](const auto& call) {
+      return call.first.process == process && call.first.call != kRelease;
+    });
+  }
   // That of the first; of one that is there.
   const Place& earliest() const { return calls_.begin()->first; }
   // A thread of the process goes on: nobody else of the run, whose work its GPUs may wait for, can

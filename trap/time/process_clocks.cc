@@ -45,14 +45,6 @@ constexpr uint32_t kYieldsOfInterest = 64, kYieldsPerLook = 16;
 // Nanoseconds of real time for one nudge: others want to be served.
 constexpr int64_t kLongestNudge = 5'000'000;
 
-// Saturates.
-VirtualSpan Scaled(int64_t nanoseconds, double scale) {
-  const double picoseconds = static_cast<double>(nanoseconds) * scale * 1000.0;
-  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
-  return VirtualSpan::Picoseconds(
-      picoseconds < static_cast<double>(kMost) ? static_cast<int64_t>(picoseconds) : kMost);
-}
-
 // How often a thread is looked at before it must have a name.
 constexpr int kLooksAtName = 64, kIsLibcuda = -1;
 
@@ -72,9 +64,11 @@ ProcessClocks::Process& ProcessClocks::Of(pid_t id) {
   process = std::move(made);
   Process& result = *process;
   if (Process* parent = Find(result.parent)) {
-    result.now = Shown(*parent);
+    result.now = has_thread_clocks() ? parent->forked_at : Shown(*parent);
     parent->children.push_back(id);
   }
+  result.own = ThreadClocks(result.now);
+  if (options_.segments != nullptr) options_.segments->Begins(id, result.parent);
   return result;
 }
 
@@ -163,7 +157,97 @@ void ProcessClocks::TakeProcessorTime(Process& process, pid_t id) {
   if (processor == 0 || used <= 0) return;
   process.processor_time = processor;
   process.wall_time = wall;
-  process.now = process.now + Scaled(used, options_.host.scale);
+  process.now = process.now + ScaledHostTime(used, options_.host.scale);
+}
+
+void ProcessClocks::EndSegment(pid_t id, pid_t thread, uint32_t stop, bool looks_again) {
+  Process& process = Of(id);
+  const int64_t processor = clock().ProcessorTime(id);
+  const int64_t used = processor - process.processor_time - kTrapCost;
+  process.processor_time = processor;
+  uint64_t submissions = 0;
+  if (process.uses_gpu) {
+    const uint64_t hidden = QueuesOf(id).hidden;
+    submissions = hidden - std::min(hidden, std::exchange(process.hidden_at_stop, hidden));
+  }
+  served_ = id;
+  PassesOver(process, thread);  // finds out whose thread it is
+  if (IsLibcudas(process, thread)) return process.own.Ends(thread);
+  process.own.Begins(thread);
+  Enter(process, thread);
+  process.own.Stands(thread, process.now);
+  if (looks_again && submissions == 0) return;
+  constexpr uint64_t kMost = std::numeric_limits<uint32_t>::max();
+  const VirtualSpan cost =
+      options_.segments->Ends(id, thread, stop, static_cast<uint32_t>(std::min(submissions, kMost)),
+                              processor == 0 ? 0 : used);
+  process.charged_from = std::min(process.charged_from, process.now);
+  process.now = process.now + cost;
+  process.own.Stands(thread, process.now);
+}
+
+void ProcessClocks::Enter(Process& process, pid_t thread) {
+  // libcuda's own threads do what they do at the process's time.
+  if (!has_thread_clocks() || IsLibcudas(process, thread)) return;
+  process.now = std::max({process.own.Of(thread), process.lifted, passed_});
+}
+
+void ProcessClocks::Leave(Process& process, pid_t thread, bool runs) {
+  if (!has_thread_clocks()) return;
+  if (!IsLibcudas(process, thread)) {
+    if (runs) {
+      process.own.Goes(thread, process.now);
+    } else {
+      process.own.Stands(thread, process.now);
+    }
+  }
+  if (served_ == process.id) served_ = 0;
+  Settle(process);
+}
+
+ProcessClocks::Going::~Going() {
+  if (!clocks_.has_thread_clocks()) return;
+  if (!IsLibcudas(process_, thread_)) process_.own.Goes(thread_, process_.now);
+  process_.now = served_;
+  if (clocks_.served_ != process_.id) clocks_.Settle(process_);
+}
+
+void ProcessClocks::Settle(Process& process) {
+  if (const auto earliest = process.own.Earliest()) {
+    process.now = std::max({*earliest, process.lifted, passed_});
+  }
+}
+
+void ProcessClocks::Raise(Process& process, pid_t thread, VirtualTime to) {
+  if (has_thread_clocks() && !IsLibcudas(process, thread)) {
+    process.own.Raise(thread, to);
+  } else {
+    process.now = std::max(process.now, to);
+  }
+}
+
+void ProcessClocks::Lift(Process& process, VirtualTime to) {
+  process.lifted = std::max(process.lifted, to);
+  process.now = std::max(process.now, to);
+}
+
+VirtualTime ProcessClocks::TimeOf(pid_t id, pid_t thread) const {
+  const auto process = processes_.find(id);
+  if (!has_thread_clocks() || process == processes_.end()) return NowOf(id);
+  return std::max({process->second->own.Of(thread), process->second->lifted, passed_});
+}
+
+void ProcessClocks::EndsThread(pid_t id, pid_t thread) {
+  Process* process = Find(id);
+  if (process == nullptr) return;
+  process->own.Ends(thread);
+  process->passed_over.erase(thread);
+  if (has_thread_clocks()) Settle(*process);
+}
+
+void ProcessClocks::ServeAgain(pid_t id, pid_t thread) {
+  served_ = id;
+  Enter(Of(id), thread);
 }
 
 void ProcessClocks::DiscardProcessorTime(Process& process, pid_t id) {
@@ -185,12 +269,16 @@ VirtualTime ProcessClocks::ReadClock(Process& process, pid_t id) {
     return process.now;
   }
   if (waits) process.now = process.now + kTurnOfWait;
+  if (has_thread_clocks()) {
+    if (!IsLibcudas(process, id)) process.now = process.now + options_.host.clock_read;
+    return process.now;
+  }
   return ChargeThread(process, id, options_.host.clock_read);
 }
 
 void ProcessClocks::PathCall(pid_t id, pid_t thread) {
   Process* process = Find(id);
-  if (process == nullptr || CountsProcessorTime()) return;
+  if (process == nullptr || CountsProcessorTime() || has_thread_clocks()) return;
   // A thread without a name yet counts here: libcuda's take theirs before they look for files, and
   // the program's may have no more than a few calls in which to make up names of files (XLA's).
   if (PassesOver(*process, thread) && process->passed_over[thread] == kIsLibcuda) return;
@@ -228,15 +316,17 @@ bool ProcessClocks::ChargeFruitless(Process& process, pid_t thread) {
 }
 
 int ProcessClocks::Submit(Process& process, pid_t id, VirtualTime from) {
+  from = std::min(from, std::exchange(process.charged_from, VirtualTime::Infinity()));
   if (!process.uses_gpu) return 0;
   const bool fixed = options_.host.mode == HostTimeMode::kFixed;
   std::lock_guard lock(*options_.machine_lock);
   const auto submitted = options_.device->Submit(id, from, process.now,
                                                  fixed ? options_.host.submission : VirtualSpan());
   process.now = submitted.now;
+  process.hidden_at_stop -= std::min<uint64_t>(process.hidden_at_stop, submitted.count);
   if (submitted.count > 0) process.vain_yields = 0;
   LookAhead(process, id);
-  process.seen |= submitted.seen;
+  if (submitted.seen) NoteSeen(process, process.now);
   return submitted.count;
 }
 
@@ -252,6 +342,7 @@ VirtualTime ProcessClocks::NextSharedEvent() const {
 }
 
 void ProcessClocks::Passed(VirtualTime to) {
+  if (to != VirtualTime::Infinity()) passed_ = std::max(passed_, to);
   if (gpu_processes_ == 0) return;
   std::lock_guard lock(*options_.machine_lock);
   for (const pid_t id : options_.device->Passed(to)) {
@@ -299,6 +390,11 @@ void ProcessClocks::NotBeforeChildren(Process& process) {
     if (polls[i].revents == 0) continue;
     process.now = std::max(process.now, Shown(*Find(process.children[i])));
   }
+}
+
+bool ProcessClocks::IsLibcudas(const Process& process, pid_t thread) {
+  const auto looks = process.passed_over.find(thread);
+  return looks != process.passed_over.end() && looks->second == kIsLibcuda;
 }
 
 bool ProcessClocks::PassesOver(Process& process, pid_t thread) {
@@ -358,7 +454,7 @@ void ProcessClocks::ForgetThread(Process& process, pid_t id, pid_t thread) {
 void ProcessClocks::LiftAll(VirtualTime to, bool account) {
   for (auto& [id, process] : processes_) {
     if (account && !process->at_rest) TakeProcessorTime(*process, id);
-    process->now = std::max(process->now, to);
+    Lift(*process, to);
   }
 }
 
@@ -399,6 +495,7 @@ int ProcessClocks::RunFor(Process& process, pid_t id, const std::function<bool()
     const VirtualTime event = process.next_event;
     const auto progress = Advance(process, id, event);
     process.now = std::max(process.now, progress.time);
+    process.own.RaiseRunning(process.now);
     ++events;
     // What others decide is not known yet.
     if (progress.time < event) break;
@@ -463,8 +560,9 @@ void ProcessClocks::Died(pid_t id) {
   auto it = processes_.find(id);
   if (it == processes_.end()) return;
   Process& process = *it->second;
+  if (options_.segments != nullptr) options_.segments->ProcessDied(id);
   if (Process* parent = Find(process.parent)) {
-    parent->now = std::max(parent->now, Shown(process));
+    Lift(*parent, has_thread_clocks() ? TimeOf(id, id) : Shown(process));
     std::erase(parent->children, id);
     // Its children are its parent's from now on, if that has asked for them.
     for (const pid_t child : process.children) {
@@ -476,7 +574,7 @@ void ProcessClocks::Died(pid_t id) {
   }
   if (process.uses_gpu) {
     --gpu_processes_;
-    finished_.push_back({id, process.now - kStart, process.waited});
+    finished_.push_back({id, EndOf(process) - kStart, process.waited});
   }
   processes_.erase(it);
 }
@@ -484,9 +582,13 @@ void ProcessClocks::Died(pid_t id) {
 std::vector<ProcessClocks::RankTime> ProcessClocks::ranks() const {
   auto ranks = finished_;
   for (const auto& [id, process] : processes_) {
-    if (process->uses_gpu) ranks.push_back({id, process->now - kStart, process->waited});
+    if (process->uses_gpu) ranks.push_back({id, EndOf(*process) - kStart, process->waited});
   }
   return ranks;
+}
+
+VirtualTime ProcessClocks::EndOf(const Process& process) const {
+  return has_thread_clocks() ? TimeOf(process.id, process.id) : process.now;
 }
 
 VirtualTime ProcessClocks::NowOf(pid_t process) const {

@@ -5,6 +5,7 @@
 
 #include <sys/types.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -21,6 +22,8 @@
 #include "trap/linux/real_clock.h"
 #include "trap/linux/thread_activity.h"
 #include "trap/linux/unique_fd.h"
+#include "trap/time/host_segments.h"
+#include "trap/time/thread_clocks.h"
 #include "trap/turn_lock.h"
 
 namespace phantora {
@@ -35,6 +38,7 @@ class ProcessClocks {
     TurnLock* machine_lock;  // for the device; not held when these are called
     // Told of every wait of a thread for GPUs, with its beginning and end.
     std::function<void(pid_t process, pid_t thread, VirtualTime since, VirtualTime until)> waited;
+    HostSegments* segments = nullptr;  // with HostTimeMode::kLearned
     // What is asked of the host.
     const RealClock* clock = &RealClock::Host();
     const Proc* threads = &Proc::Host();
@@ -71,6 +75,16 @@ class ProcessClocks {
     std::vector<pid_t> children;
     // Calls of each thread since it has waited; see ChargeFruitless().
     absl::flat_hash_map<pid_t, uint32_t> fruitless;
+    // Where costs are learned: submissions from here to `now` have not been told to the GPUs yet,
+    // and so many there were at the last stop.
+    VirtualTime charged_from = VirtualTime::Infinity();
+    uint64_t hidden_at_stop = 0;
+    // Where costs are learned, each thread has a clock of its own. Then `now` is that of the thread
+    // whose call is served, and else of the earliest that runs.
+    ThreadClocks own;
+    VirtualTime lifted;         // none is earlier
+    VirtualTime forked_at;      // when it has made a process last
+    VirtualTime seen_at;        // when its GPUs have done something that threads may wait for
     int submissions = 0;        // found when a thread of it stopped last
     uint32_t vain_yields = 0;   // since it has submitted something, or had a full queue
     uint32_t driver_calls = 0;  // in a row, by this thread
@@ -140,6 +154,50 @@ class ProcessClocks {
   // the process ran last?
   bool HasLookedAt(Process& process) const;
 
+  // Where costs are learned: a thread has stopped in a call of this kind, and its process's clock
+  // goes on by what that took. `looks_again`: nothing, if it has submitted nothing either, since it
+  // waits in a loop.
+  void EndSegment(pid_t process, pid_t thread, uint32_t stop, bool looks_again);
+
+  // Threads' own clocks. Where threads have none, the process's is that of all, and these do
+  // nothing but Raise() and Lift(), and TimeOf() is the process's.
+  // `now` is the thread's from here on: its call is served, or it is let go.
+  void Enter(Process& process, pid_t thread);
+  // It has been answered and runs, or stands in its call: then `now` is that of who runs.
+  void Leave(Process& process, pid_t thread, bool runs);
+  // Lets a thread go, whoever else is served meanwhile.
+  class Going {
+   public:
+    Going(ProcessClocks& clocks, Process& process, pid_t thread)
+        : clocks_(clocks), process_(process), thread_(thread), served_(process.now) {
+      clocks.Enter(process, thread);
+    }
+    ~Going();
+    Going(const Going&) = delete;
+    Going& operator=(const Going&) = delete;
+
+   private:
+    ProcessClocks& clocks_;
+    Process& process_;
+    const pid_t thread_;
+    const VirtualTime served_;
+  };
+  // The thread, which is held, is not earlier than `to`; or no thread of the process is.
+  void Raise(Process& process, pid_t thread, VirtualTime to);
+  void Lift(Process& process, VirtualTime to);
+  VirtualTime TimeOf(pid_t process, pid_t thread) const;
+  // All its threads sleep in calls that are not seen.
+  void FoundAsleep(Process& process) { process.own.FoundAsleep(); }
+  void EndsThread(pid_t process, pid_t thread);
+  // Its GPUs have done something that threads may wait for.
+  static void NoteSeen(Process& process, VirtualTime at) {
+    process.seen = true;
+    process.seen_at = std::max(process.seen_at, at);
+  }
+
+  // Its call comes again, to be served.
+  void ServeAgain(pid_t process, pid_t thread);
+
   void TakeProcessorTime(Process& process, pid_t id);
   // What it has used since it was looked at does not count.
   void DiscardProcessorTime(Process& process, pid_t id);
@@ -168,6 +226,8 @@ class ProcessClocks {
   // run. So libcuda's own threads are passed over: what they do is free, and does not lead
   // to what others have submitted.
   bool PassesOver(Process& process, pid_t thread);
+  // Is that known of it, and that it is one of libcuda's?
+  static bool IsLibcudas(const Process& process, pid_t thread);
   // For a call of the thread that comes to nothing at once. How many there are may depend on how
   // threads happen to run, so only a loop of them takes time, whatever other threads do meanwhile
   // (NCCL accepts connections in a loop while its caller sleeps for a microsecond at a time).
@@ -232,6 +292,11 @@ class ProcessClocks {
   VirtualTime ChargeThread(Process& process, pid_t thread, VirtualSpan charge);
   // The same for a thread that is not passed over.
   static VirtualTime Charge(Process& process, pid_t thread, VirtualSpan charge);
+  bool has_thread_clocks() const { return options_.segments != nullptr; }
+  // When it is, for the report: its first thread, which ends it.
+  VirtualTime EndOf(const Process& process) const;
+  // Not of the one that is served.
+  void Settle(Process& process);
   const RealClock& clock() const { return *options_.clock; }
   bool CountsProcessorTime() const { return options_.host.mode == HostTimeMode::kMeasured; }
 
@@ -239,6 +304,8 @@ class ProcessClocks {
   Processes processes_;
   std::vector<RankTime> finished_;
   int gpu_processes_ = 0;
+  VirtualTime passed_;  // nobody is earlier
+  pid_t served_ = 0;    // the process of which a thread's call is served
   int64_t last_progress_ns_ = 0;
 };
 

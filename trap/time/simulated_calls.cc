@@ -16,6 +16,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "trap/linux/descriptor_copy.h"
 #include "trap/time/descriptor_state.h"
+#include "trap/time/host_segments.h"
 #include "trap/time/simulated_time.h"
 #include "trap/time/waits/clock_wait.h"
 #include "trap/time/waits/parse_wait.h"
@@ -131,13 +132,19 @@ bool SimulatedTime::IsSeenByOthers(const TrappedCall& call, CallHandler handler)
 bool SimulatedTime::Holds(const TrappedCall& call, CallHandler handler,
                           const seccomp_notif& notification) {
   if (options_.threads == nullptr || call.id() == ordered_) return false;
-  if (!order_.Has(call.process()) && !IsSeenByOthers(call, handler)) return false;
+  // With a clock of its own, a thread does not come after what another one does later.
+  if ((learns() || !order_.Has(call.process())) && !IsSeenByOthers(call, handler)) return false;
   const VirtualTime now = clocks_.NowOf(call.process());
   if (order_.empty() && options_.threads->AllOthersStand(call.process()) && NextThing() > now) {
+    ordered_at_ = now;
     return false;
   }
   if (call.thread() == runner_) let_go_ = false;
-  options_.threads->StandsUnserved(call.process());
+  if (learns()) {
+    options_.threads->Stopped(call.id(), call.process(), call.thread());
+  } else {
+    options_.threads->StandsUnserved(call.process());
+  }
   order_.Add(now, call.process(), notification);
   return true;
 }
@@ -155,14 +162,16 @@ void SimulatedTime::ServeTimer(const TrappedCall& call) {
 void SimulatedTime::ServeNewProcess(const TrappedCall& call) {
   const pid_t thread = call.thread();
   spins_.GoesOn(thread);
-  clocks_.Stopped(call.process(), thread);  // the child starts with this time
+  Process& process = clocks_.Stopped(call.process(), thread);  // the child starts with this time
   NoteAskedStop(call);
   quiet_ = false;
   Runs(thread, call.process());
   if (MakesThread(call)) {
+    process.own.Makes(process.now);
     activity_.StartsThread(call.process());
     if (options_.threads != nullptr) options_.threads->StartsThread(call.id());
   } else {
+    process.forked_at = process.now;
     processes_known_ = false;
     forkers_.insert(call.process());
   }
@@ -191,6 +200,10 @@ void SimulatedTime::ServeNewProgram(const TrappedCall& call) {
   // program runs.
   clocks_.Of(call.process());
   timers_.NewProgram(call.process());
+  if (learns()) {
+    options_.clocks.segments->NewProgram(
+        call.process(), ProgramName(options_.clocks.threads->Text(call.process(), "cmdline")));
+  }
   processes_known_ = quiet_ = false;  // a rank that was started from outside
   Runs(call.thread(), call.process());
   if (auto status = vdso_.Redirect(call.process()); !status.ok()) {

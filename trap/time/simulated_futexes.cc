@@ -16,7 +16,7 @@ void SimulatedTime::WakeFutexWaiters(const std::vector<uint64_t>& calls, Virtual
     const auto call = held_.Find(id);
     if (call == held_.end()) continue;
     Process& process = clocks_.Of(call->second.process);
-    process.now = std::max(process.now, now);
+    clocks_.Raise(process, call->second.thread, now);
     LetGo(call, listener, End::kReady);
   }
 }
@@ -73,7 +73,7 @@ void SimulatedTime::WakeWhoJoins(const ThreadGate::Ended& ended, NotifyListener&
       }
     }
   }
-  WakeFutexWaiters(woken, clocks_.NowOf(ended.process), listener);
+  WakeFutexWaiters(woken, clocks_.TimeOf(ended.process, ended.thread), listener);
 }
 
 }  // namespace phantora

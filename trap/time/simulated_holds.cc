@@ -95,6 +95,7 @@ void SimulatedTime::AnswerHeld(HeldCalls::Calls::iterator call, NotifyListener& 
   const uint64_t id = call->first;
   const HeldCall held = held_.Take(call);
   quiet_ = false;
+  const ProcessClocks::Going going(clocks_, clocks_.Of(held.process), held.thread);
   Runs(held.thread, held.process);
   Log(held, "goes on:");
   if (held.try_again) {
@@ -110,6 +111,7 @@ void SimulatedTime::LetAttachedGo(HeldCalls::Calls::iterator call, NotifyListene
   const uint64_t id = call->first;
   const HeldCall held = held_.Take(call);
   quiet_ = false;
+  const ProcessClocks::Going going(clocks_, clocks_.Of(held.process), held.thread);
   Runs(held.thread, held.process);
   Log(held, "stops for a debugger:");
   listener.ReplyRestart(id);
@@ -165,7 +167,7 @@ void SimulatedTime::LetSpinnersLook(VirtualTime at, pid_t thread, int depth) {
     const auto call = held_.Find(id);
     if (call->second.thread == thread) continue;
     // What has been written by one who is not later can be seen at once.
-    const VirtualTime now = clocks_.NowOf(call->second.process);
+    const VirtualTime now = clocks_.TimeOf(call->second.process, call->second.thread);
     if (at <= now && options_.threads == nullptr) {
       looks_due_.push_back(id);
     } else if (at <= now) {
@@ -249,6 +251,7 @@ void SimulatedTime::LetGo(HeldCalls::Calls::iterator call, NotifyListener& liste
   quiet_ = false;
   Runs(held.thread, held.process);
   Process& process = clocks_.Of(held.process);
+  const ProcessClocks::Going going(clocks_, process, held.thread);
   clocks_.TakeProcessorTime(process, held.process);
   const TransferCall* transfer = held.wait->transfer();
   if (end == End::kReady && transfer != nullptr) {
@@ -298,6 +301,8 @@ void SimulatedTime::LetGpuWaitersGo(pid_t id, NotifyListener& listener) {
   if (waiters == held_.gpu_waiters().end()) return;
   for (const uint64_t call : std::vector(waiters->second.begin(), waiters->second.end())) {
     const HeldCall held = held_.Take(held_.Find(call));
+    if (learns()) clocks_.Raise(process, held.thread, process.seen_at);
+    const ProcessClocks::Going going(clocks_, process, held.thread);
     process.waited = process.waited + (process.now - held.since);
     Thread& thread = process.threads[held.thread];
     if (thread.waited_until != held.since) clocks_.EndWait(thread, id, held.thread);

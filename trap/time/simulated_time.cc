@@ -2,6 +2,7 @@
 
 #include <poll.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/timerfd.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -10,6 +11,8 @@
 #include <algorithm>
 #include <mutex>
 #include <utility>
+
+#include "trap/time/descriptor_state.h"
 
 namespace phantora {
 namespace {
@@ -53,6 +56,11 @@ absl::StatusOr<std::unique_ptr<SimulatedTime>> SimulatedTime::Create(const Optio
   }
   if (options.threads != nullptr) {
     options.threads->SetMayGo([time = time.get()](pid_t process) { return time->MayGo(process); });
+    if (time->learns()) {
+      options.threads->SetTimeOf([time = time.get()](pid_t process, pid_t thread) {
+        return time->clocks_.TimeOf(process, thread);
+      });
+    }
     options.threads->SetStoppedByRun(
         [time = time.get()](pid_t process) { return time->activity_.IsStoppedByRun(process); });
   }
@@ -97,11 +105,40 @@ void SimulatedTime::DriverCall(pid_t id, pid_t thread) {
   spins_.GoesOn(thread);
   clocks_.SetUsesGpu(process, thread);
   clocks_.ForgetThread(process, id, thread);
-  if (options_.clocks.host.mode == HostTimeMode::kFixed) {
+  // Where costs are learned, those are of the process's own code, without the driver's.
+  if (options_.clocks.host.mode == HostTimeMode::kFixed || learns()) {
     process.now = process.now + options_.clocks.host.driver_call;
   }
   quiet_ = false;
   Runs(thread, id);
+}
+
+void SimulatedTime::EndSegment(const TrappedCall& call) {
+  if (!learns()) return;
+  const pid_t thread = call.thread();
+  if (!options_.clocks.segments->IsNew(call.process(), thread, call.id())) {
+    return clocks_.ServeAgain(call.process(), thread);
+  }
+  const Process& process = clocks_.Of(call.process());
+  const auto known = process.threads.find(thread);
+  const bool reads_raw = call.number() == SYS_clock_gettime && call.Int(0) == CLOCK_MONOTONIC_RAW;
+  const bool looks_again = spins_.Spins(thread) ||
+                           (reads_raw && known != process.threads.end() && known->second.spins > 0);
+  // What is called with what, without addresses, lengths and numbers of descriptors.
+  uint32_t kind = static_cast<uint32_t>(call.number()) << 16;
+  if (call.number() == SYS_ioctl || call.number() == SYS_futex) kind |= call.Word(1) & 0xffff;
+  if (call.number() == SYS_clock_gettime) kind |= call.Word(0) & 0xffff;
+  clocks_.EndSegment(call.process(), thread, kind, looks_again);
+}
+
+void SimulatedTime::LeaveCall(const TrappedCall& call) {
+  if (!learns()) return;
+  Process* process = clocks_.Find(call.process());
+  if (process == nullptr) return;
+  const pid_t thread = call.thread();
+  const bool stands = held_.HoldsThread(thread) || order_.HoldsThread(thread) ||
+                      (options_.turns != nullptr && options_.turns->HoldsThread(thread));
+  clocks_.Leave(*process, thread, !stands);
 }
 
 void SimulatedTime::ProcessDied(pid_t process) {
@@ -139,7 +176,10 @@ void SimulatedTime::ProcessDied(pid_t process) {
 void SimulatedTime::ServeEndedThreads(NotifyListener& listener) {
   if (options_.threads == nullptr) return;
   for (const auto& ended : options_.threads->TakeEnded()) ended_.push_back(ended);
-  for (const auto& ended : std::exchange(ended_, {})) WakeWhoJoins(ended, listener);
+  for (const auto& ended : std::exchange(ended_, {})) {
+    WakeWhoJoins(ended, listener);
+    clocks_.EndsThread(ended.process, ended.thread);
+  }
 }
 
 void SimulatedTime::TakeTick() {
@@ -172,11 +212,31 @@ bool SimulatedTime::Ready(int descriptor, NotifyListener& listener) {
     // It is served in its turn, when all that come by its time have come.
     held_.NoteReady(call);
     call->second.asked.clear();  // somebody outside has answered
-    order_.AddEnd(clocks_.NowOf(call->second.process), call->second.process, call->first);
+    order_.AddEnd(ReadyAt(call->second), call->second.process, call->first);
   } else if (call->second.wait->CollectReady()) {
     LetGo(call, listener, End::kReady);
   }
   return known;
+}
+
+VirtualTime SimulatedTime::ReadyAt(const HeldCall& held) {
+  if (!learns()) return clocks_.NowOf(held.process);
+  VirtualTime at = clocks_.TimeOf(held.process, held.thread);
+  for (const int file : held.wait->files()) {
+    if (!IsReady(file, POLLIN)) continue;
+    const Conduit conduit = Conduit::Of(file);
+    if (conduit.kind == Conduit::Kind::kSocket && !conduit.stream) {
+      at = std::max(at, ordered_at_);  // that of the call that has connected to it, or sent
+    } else if (conduit.kind != Conduit::Kind::kOther) {
+      int unread = 0;
+      ioctl(file, FIONREAD, &unread);
+      at = std::max(at, messages_.Received(conduit, static_cast<uint64_t>(std::max(unread, 0)), 1));
+    } else {
+      // Whoever has made it ready has just stopped to do so, mostly a thread of the same process.
+      at = std::max(at, clocks_.NowOf(held.process));
+    }
+  }
+  return at;
 }
 
 bool SimulatedTime::RunsForNothing() {
@@ -208,10 +268,17 @@ bool SimulatedTime::PassToCall(NotifyListener& listener) {
   next_ = order_.Take();
   if (next_) {
     ordered_ = next_->id;
+    ordered_at_ = first.at;
     return true;
   }
   if (first.call == CallOrder::kRelease) {
     releases_.erase(first.process);
+    if (const Process* process = clocks_.Find(first.process);
+        learns() && process != nullptr && HasEarlierEnd(*process)) {
+      // What has come up since then goes first.
+      order_.AddRelease(process->now, first.process);
+      return true;
+    }
     quiet_ = false;
     options_.threads->LetGo(first.process);
     ++gone_;
@@ -222,6 +289,7 @@ bool SimulatedTime::PassToCall(NotifyListener& listener) {
   if (held->second.spins) {
     LetLook(first.call, listener);
   } else if (held->second.wait->CollectReady()) {
+    if (learns()) clocks_.Raise(clocks_.Of(first.process), held->second.thread, first.at);
     LetGo(held, listener, End::kReady);
   } else {
     held_.WatchOn(held);
@@ -231,11 +299,25 @@ bool SimulatedTime::PassToCall(NotifyListener& listener) {
 
 bool SimulatedTime::MayGo(pid_t id) {
   const Process* process = clocks_.Find(id);
+  if (process != nullptr && learns() && HasEarlierEnd(*process)) {
+    order_.AddRelease(process->now, id);
+    return false;
+  }
   // While somebody looks at memory again and again, nobody goes ahead who might write to it.
   const bool may_be_seen = !held_.spinners().empty();
   if (process == nullptr || (!process->waits_for_others && !may_be_seen)) return true;
-  if (releases_.insert(id).second) order_.AddRelease(process->now, id);
+  // (Of threads with clocks of their own, one may have been kept until later.)
+  if (releases_.insert(id).second || learns()) order_.AddRelease(process->now, id);
   return false;
+}
+
+bool SimulatedTime::HasEarlierEnd(const Process& process) {
+  if (order_.HasBefore(process.id, process.now)) return true;
+  const auto earliest = held_.Earliest();
+  if (earliest == held_.end() || earliest->second.deadline >= process.now) return false;
+  return std::any_of(held_.begin(), held_.end(), [&](const auto& call) {
+    return call.second.process == process.id && call.second.deadline < process.now;
+  });
 }
 
 std::optional<seccomp_notif> SimulatedTime::Next() { return std::exchange(next_, std::nullopt); }
@@ -317,6 +399,7 @@ bool SimulatedTime::MayPass(VirtualTime to, NotifyListener& listener, bool again
       blocked_.push_back(id);
     }
     if (options_.threads != nullptr) options_.threads->FoundAsleep(id);
+    if (Process* process = learns() ? clocks_.Find(id) : nullptr) clocks_.FoundAsleep(*process);
   }
   // The child of somebody who is ahead is ahead too.
   if (!again && absl::erase_if(forkers_, seen_blocked) > 0) {
@@ -474,11 +557,11 @@ void SimulatedTime::PassToEvent(pid_t id, VirtualTime event, NotifyListener& lis
   const auto progress = clocks_.Advance(process, id, event);
   if (quiet_) {
     clocks_.LiftAll(progress.time, true);
-  } else {
+  } else if (!learns()) {
     process.now = std::max(process.now, progress.time);
   }
   if (progress.interrupted) quiet_ = false;
-  process.seen |= progress.released || progress.interrupted;
+  if (progress.released || progress.interrupted) ProcessClocks::NoteSeen(process, progress.time);
   LetServedWaitersGo(listener);
   if (progress.interrupted) {
     quiet_ = false;
@@ -489,7 +572,7 @@ void SimulatedTime::PassToEvent(pid_t id, VirtualTime event, NotifyListener& lis
 void SimulatedTime::PassToTimer(VirtualTimers::Due due, NotifyListener& listener) {
   if (quiet_) clocks_.LiftAll(due.time, true);
   Process& process = clocks_.Of(due.process);
-  process.now = std::max(process.now, due.time);
+  clocks_.Lift(process, due.time);
   timers_.ExpireDue(due.process, process.now);
   quiet_ = false;
   Runs(0, 0);  // who handles the signal, or reads the timer
@@ -501,7 +584,7 @@ void SimulatedTime::PassToDeadline(HeldCalls::Calls::iterator call, NotifyListen
   const VirtualTime deadline = call->second.deadline;
   if (quiet_) clocks_.LiftAll(deadline, true);
   Process& process = clocks_.Of(call->second.process);
-  process.now = std::max(process.now, deadline);
+  clocks_.Raise(process, call->second.thread, deadline);
   // What it sees may have been written as late as the earliest of the others is.
   if (call->second.spins && !quiet_ && options_.threads == nullptr) {
     const VirtualTime others = clocks_.EarliestBut(process.id, process.now);

@@ -91,6 +91,12 @@ class SimulatedTime {
   // A call of the process is served, whatever it is.
   void CallOf(pid_t process) { clocks_.Stir(process); }
 
+  // A thread has stopped in a call: what its process has done since then is charged, where that is
+  // learned. Before anything else that is about the call, which may be told again.
+  void EndSegment(const TrappedCall& call);
+  // It has been served, or has to wait for that.
+  void LeaveCall(const TrappedCall& call);
+
   // It is a call that Serve() is not asked about, and not only a look-up of a name: the thread
   // stands still until it is answered.
   void Heard(pid_t process, pid_t thread) {
@@ -253,6 +259,7 @@ class SimulatedTime {
   // waits are left to the kernel: it takes a thread that sleeps there to make calls of
   // PageSharing's.
   bool IsLeftToKernel(const TrappedCall& call, Process& process);
+  bool learns() const { return options_.clocks.host.mode == HostTimeMode::kLearned; }
   bool sees_wakes() const { return options_.threads != nullptr; }
   // Whose threads have come to an end.
   void ServeEndedThreads(NotifyListener& listener);
@@ -272,6 +279,10 @@ class SimulatedTime {
   static bool IsSeenByOthers(const TrappedCall& call, CallHandler handler);
   // May a thread of the process go on as soon as it is answered? If not, its turn is in order_.
   bool MayGo(pid_t process);
+  // Is there a call of the process that ends, or is to be served, before its present?
+  bool HasEarlierEnd(const Process& process);
+  // Of a call whose descriptors are ready: since when, as far as is known.
+  VirtualTime ReadyAt(const HeldCall& held);
   // The call that comes first is to be served, or ends, if nobody can do anything earlier; else
   // false.
   bool PassToCall(NotifyListener& listener);
@@ -319,6 +330,7 @@ class SimulatedTime {
   absl::flat_hash_set<pid_t> releases_;  // processes of which a thread is in it to go on
   std::optional<seccomp_notif> next_;    // of them, the one to be served now
   uint64_t ordered_ = 0;                 // the last of these
+  VirtualTime ordered_at_;               // the time of the last that was served
   OutsidePeers peers_;
   OutsideAnswers outside_;
 

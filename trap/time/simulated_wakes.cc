@@ -118,7 +118,7 @@ void SimulatedTime::NotBeforeSignal(pid_t receiver, const CallArguments& call, V
   if (std::any_of(threads.begin(), threads.end(), [&](pid_t thread) {
         return GoesOnBy(SignalsOf(thread, files), SignalBit(number)) || awaits(thread);
       })) {
-    process.now = now;
+    clocks_.Lift(process, now);
   }
 }
 

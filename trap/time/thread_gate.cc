@@ -288,8 +288,14 @@ void ThreadGate::Look(pid_t id, Process& process, int64_t now) {
 }
 
 void ThreadGate::GoNext(Process& process) {
-  const Answer answer = process.ready.front();
-  process.ready.pop_front();
+  auto next = process.ready.begin();
+  if (time_of_) {
+    next = std::min_element(next, process.ready.end(), [this](const Answer& a, const Answer& b) {
+      return time_of_(a.call.process, a.call.thread) < time_of_(b.call.process, b.call.thread);
+    });
+  }
+  const Answer answer = *next;
+  process.ready.erase(next);
   Go(process, answer);
 }
 

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "clock/virtual_time.h"
 #include "trap/linux/notify_listener.h"
 #include "trap/linux/proc.h"
 #include "trap/linux/real_clock.h"
@@ -76,6 +77,11 @@ class ThreadGate : public NotifyListener {
   // sleeps; otherwise all wait for whoever has stopped it.
   void SetStoppedByRun(std::function<bool(pid_t)> by_run) { stopped_by_run_ = std::move(by_run); }
   void LetGo(pid_t process);
+  // Of those of a process that may go, the one goes whose time is the earliest; of equal ones, and
+  // without this, who has been answered first.
+  void SetTimeOf(std::function<VirtualTime(pid_t process, pid_t thread)> time_of) {
+    time_of_ = std::move(time_of);
+  }
 
   // Lets those go whose turn has come.
   void Release();
@@ -188,6 +194,7 @@ class ThreadGate : public NotifyListener {
   std::set<pid_t> kept_;  // those of which NeedsLook() is true
   std::vector<Ended> ended_;
   std::function<bool(pid_t)> may_go_ = [](pid_t) { return true; };
+  std::function<VirtualTime(pid_t, pid_t)> time_of_;
   std::function<bool(pid_t)> stopped_by_run_ = [](pid_t) { return false; };
   Counters counters_;
 };

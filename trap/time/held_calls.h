@@ -35,6 +35,8 @@ struct HeldCall {
   bool for_room = false, for_others = false, try_again = false;
   // It is a look of one that spins (spin_loops.h).
   bool spins = false;
+  // The earliest time at which others may have written what it looks for, since it looked last.
+  VirtualTime written = VirtualTime::Infinity();
   int64_t value = 0;
   int clock = 0;
   RemoteAddress clock_out{};

@@ -182,10 +182,26 @@ void SimulatedTime::LetSpinnersLook(VirtualTime at, pid_t thread, int depth) {
 void SimulatedTime::LetLook(uint64_t id, NotifyListener& listener) {
   const auto call = held_.Find(id);
   if (call == held_.end()) return;
+  SeesOthers(call->second);
   if (call->second.for_others) {
     AnswerHeld(call, listener);
   } else {
     LetGo(call, listener, End::kTimedOut);
+  }
+}
+
+void SimulatedTime::SeesOthers(const HeldCall& held) {
+  if (!held.spins || held.written == VirtualTime::Infinity()) return;
+  clocks_.Raise(clocks_.Of(held.process), held.thread, held.written);
+}
+
+void SimulatedTime::MayHaveWritten(pid_t process, pid_t thread) {
+  if (held_.spinners().empty() || spins_.Spins(thread)) return;
+  const VirtualTime at = clocks_.TimeOf(process, thread);
+  for (const uint64_t id : held_.spinners()) {
+    HeldCall& held = held_.Find(id)->second;
+    if (held.process == process || clocks_.TimeOf(held.process, held.thread) >= at) continue;
+    held.written = std::min(held.written, at);
   }
 }
 

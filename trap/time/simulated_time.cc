@@ -139,6 +139,7 @@ void SimulatedTime::LeaveCall(const TrappedCall& call) {
   const bool stands = held_.HoldsThread(thread) || order_.HoldsThread(thread) ||
                       (options_.turns != nullptr && options_.turns->HoldsThread(thread));
   clocks_.Leave(*process, thread, !stands);
+  MayHaveWritten(call.process(), thread);
 }
 
 void SimulatedTime::ProcessDied(pid_t process) {
@@ -585,6 +586,7 @@ void SimulatedTime::PassToDeadline(HeldCalls::Calls::iterator call, NotifyListen
   if (quiet_) clocks_.LiftAll(deadline, true);
   Process& process = clocks_.Of(call->second.process);
   clocks_.Raise(process, call->second.thread, deadline);
+  SeesOthers(call->second);
   // What it sees may have been written as late as the earliest of the others is.
   if (call->second.spins && !quiet_ && options_.threads == nullptr) {
     const VirtualTime others = clocks_.EarliestBut(process.id, process.now);

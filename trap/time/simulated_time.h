@@ -223,6 +223,10 @@ class SimulatedTime {
   SpinLoops::Turn LookInVain(Process& process, pid_t thread);
   // A thread has stopped, other than to look in vain: who spins looks whether it has written.
   void LetSpinnersLook(VirtualTime at, pid_t thread, int depth = 1);
+  // Where threads have their own clocks: one that spins and looks at memory is not earlier than who
+  // has stopped meanwhile, and may have written what it sees.
+  void MayHaveWritten(pid_t process, pid_t thread);
+  void SeesOthers(const HeldCall& held);
   // One that spins looks, at its own time.
   void LetLook(uint64_t call, NotifyListener& listener);
   // Those that have been kept for long, in real time, by somebody who runs on.

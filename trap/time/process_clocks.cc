@@ -45,6 +45,8 @@ constexpr uint32_t kYieldsOfInterest = 64, kYieldsPerLook = 16;
 // Nanoseconds of real time for one nudge: others want to be served.
 constexpr int64_t kLongestNudge = 5'000'000;
 
+// Processes of a parent that have not been heard of.
+constexpr size_t kMostForks = 1024;
 // How often a thread is looked at before it must have a name.
 constexpr int kLooksAtName = 64, kIsLibcuda = -1;
 
@@ -64,12 +66,34 @@ ProcessClocks::Process& ProcessClocks::Of(pid_t id) {
   process = std::move(made);
   Process& result = *process;
   if (Process* parent = Find(result.parent)) {
-    result.now = has_thread_clocks() ? parent->forked_at : Shown(*parent);
+    result.now = has_thread_clocks() ? BeginOf(id, *parent) : Shown(*parent);
     parent->children.push_back(id);
   }
   result.own = ThreadClocks(result.now);
   if (options_.segments != nullptr) options_.segments->Begins(id, result.parent);
   return result;
+}
+
+void ProcessClocks::Forks(Process& process) {
+  if (process.forks.size() >= kMostForks) process.forks.pop_front();  // which could not be made
+  process.forks.push_back(process.now);
+}
+
+VirtualTime ProcessClocks::BeginOf(pid_t child, Process& parent) {
+  if (parent.forks.empty()) return parent.now;
+  // It may have made others since then, and they be heard of first: their numbers rise.
+  size_t before = 0;
+  if (parent.forks.size() > 1) {
+    for (const pid_t other : options_.threads->Processes()) {
+      if (other < child && Find(other) == nullptr && options_.parent_of(other) == parent.id)
+        ++before;
+    }
+  }
+  const auto made =
+      parent.forks.begin() + static_cast<ptrdiff_t>(std::min(before, parent.forks.size() - 1));
+  const VirtualTime at = *made;
+  parent.forks.erase(made);
+  return at;
 }
 
 ProcessClocks::Process* ProcessClocks::Find(pid_t process) {

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -82,12 +83,12 @@ class ProcessClocks {
     // Where costs are learned, each thread has a clock of its own. Then `now` is that of the thread
     // whose call is served, and else of the earliest that runs.
     ThreadClocks own;
-    VirtualTime lifted;         // none is earlier
-    VirtualTime forked_at;      // when it has made a process last
-    VirtualTime seen_at;        // when its GPUs have done something that threads may wait for
-    int submissions = 0;        // found when a thread of it stopped last
-    uint32_t vain_yields = 0;   // since it has submitted something, or had a full queue
-    uint32_t driver_calls = 0;  // in a row, by this thread
+    VirtualTime lifted;             // none is earlier
+    std::deque<VirtualTime> forks;  // when it has made processes that have not been heard of
+    VirtualTime seen_at;            // when its GPUs have done something that threads may wait for
+    int submissions = 0;            // found when a thread of it stopped last
+    uint32_t vain_yields = 0;       // since it has submitted something, or had a full queue
+    uint32_t driver_calls = 0;      // in a row, by this thread
     pid_t last_driver_caller = 0;
     // Of a process that spins without a call: its processor time when it was last heard
     // of, ns, and since when (in its own time) its GPUs are run for it.
@@ -195,6 +196,8 @@ class ProcessClocks {
     process.seen_at = std::max(process.seen_at, at);
   }
 
+  // The process makes another one.
+  static void Forks(Process& process);
   // Its call comes again, to be served.
   void ServeAgain(pid_t process, pid_t thread);
 
@@ -292,6 +295,8 @@ class ProcessClocks {
   VirtualTime ChargeThread(Process& process, pid_t thread, VirtualSpan charge);
   // The same for a thread that is not passed over.
   static VirtualTime Charge(Process& process, pid_t thread, VirtualSpan charge);
+  // When the child has been made.
+  VirtualTime BeginOf(pid_t child, Process& parent);
   bool has_thread_clocks() const { return options_.segments != nullptr; }
   // When it is, for the report: its first thread, which ends it.
   VirtualTime EndOf(const Process& process) const;

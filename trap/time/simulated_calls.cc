@@ -171,7 +171,7 @@ void SimulatedTime::ServeNewProcess(const TrappedCall& call) {
     activity_.StartsThread(call.process());
     if (options_.threads != nullptr) options_.threads->StartsThread(call.id());
   } else {
-    process.forked_at = process.now;
+    ProcessClocks::Forks(process);
     processes_known_ = false;
     forkers_.insert(call.process());
   }

@@ -77,15 +77,17 @@ void CallDispatch::Serve(const seccomp_notif& notification, NotifyListener& list
     return listener.ReplyContinue(notification.id);
   }
   const TrappedCall call(notification, **caller, listener);
-  // Calls about memory may be page sharing's own.
-  if (options_.time != nullptr && handler != CallHandler::kMemory) options_.time->EndSegment(call);
+  // (Calls about memory may be page sharing's own.)
+  const bool ends_segment = options_.time != nullptr && handler != CallHandler::kMemory;
+  if (ends_segment) options_.time->EndSegment(call);
   if (options_.turns != nullptr && options_.turns->Holds(call.process(), notification)) {
     if (options_.threads != nullptr) options_.threads->StandsUnserved(call.process());
-    if (options_.time != nullptr) options_.time->LeaveCall(call);
+    if (ends_segment) options_.time->LeaveCall(call);
     return;
   }
   if (options_.time != nullptr && options_.time->Holds(call, handler, notification)) {
-    return options_.time->LeaveCall(call);
+    if (ends_segment) options_.time->LeaveCall(call);
+    return;
   }
   if (options_.threads != nullptr) {
     options_.threads->Stopped(call.id(), call.process(), call.thread());
@@ -100,7 +102,7 @@ void CallDispatch::Serve(const seccomp_notif& notification, NotifyListener& list
     if (!IsAboutTime(handler)) options_.time->GoesOn(call.thread());
   }
   ServeBy(handler, call, paths);
-  if (options_.time != nullptr) options_.time->LeaveCall(call);
+  if (ends_segment) options_.time->LeaveCall(call);
 }
 
 bool CallDispatch::IsAboutTime(CallHandler handler) {

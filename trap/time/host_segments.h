@@ -51,8 +51,8 @@ class HostSegments {
   void Begins(pid_t process, pid_t parent);
   void ProcessDied(pid_t process);
 
-  // Is this call of the thread another one than that which it stopped in last? (One that has to
-  // wait for its turn comes again.)
+  // Is this call of the thread, of a process that has begun, another one than that which it stopped
+  // in last? (One that has to wait for its turn comes again.)
   bool IsNew(pid_t process, pid_t thread, uint64_t call);
   // The thread has stopped in a call of this kind, after `submissions` to GPUs, and has used so
   // much processor time since it was let go, ns. What the segment costs.

@@ -116,10 +116,10 @@ void SimulatedTime::DriverCall(pid_t id, pid_t thread) {
 void SimulatedTime::EndSegment(const TrappedCall& call) {
   if (!learns()) return;
   const pid_t thread = call.thread();
+  const Process& process = clocks_.Of(call.process());
   if (!options_.clocks.segments->IsNew(call.process(), thread, call.id())) {
     return clocks_.ServeAgain(call.process(), thread);
   }
-  const Process& process = clocks_.Of(call.process());
   const auto known = process.threads.find(thread);
   const bool reads_raw = call.number() == SYS_clock_gettime && call.Int(0) == CLOCK_MONOTONIC_RAW;
   const bool looks_again = spins_.Spins(thread) ||

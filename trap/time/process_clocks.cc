@@ -45,8 +45,6 @@ constexpr uint32_t kYieldsOfInterest = 64, kYieldsPerLook = 16;
 // Nanoseconds of real time for one nudge: others want to be served.
 constexpr int64_t kLongestNudge = 5'000'000;
 
-// Processes of a parent that have not been heard of.
-constexpr size_t kMostForks = 1024;
 // How often a thread is looked at before it must have a name.
 constexpr int kLooksAtName = 64, kIsLibcuda = -1;
 
@@ -72,28 +70,6 @@ ProcessClocks::Process& ProcessClocks::Of(pid_t id) {
   result.own = ThreadClocks(result.now);
   if (options_.segments != nullptr) options_.segments->Begins(id, result.parent);
   return result;
-}
-
-void ProcessClocks::Forks(Process& process) {
-  if (process.forks.size() >= kMostForks) process.forks.pop_front();  // which could not be made
-  process.forks.push_back(process.now);
-}
-
-VirtualTime ProcessClocks::BeginOf(pid_t child, Process& parent) {
-  if (parent.forks.empty()) return parent.now;
-  // It may have made others since then, and they be heard of first: their numbers rise.
-  size_t before = 0;
-  if (parent.forks.size() > 1) {
-    for (const pid_t other : options_.threads->Processes()) {
-      if (other < child && Find(other) == nullptr && options_.parent_of(other) == parent.id)
-        ++before;
-    }
-  }
-  const auto made =
-      parent.forks.begin() + static_cast<ptrdiff_t>(std::min(before, parent.forks.size() - 1));
-  const VirtualTime at = *made;
-  parent.forks.erase(made);
-  return at;
 }
 
 ProcessClocks::Process* ProcessClocks::Find(pid_t process) {
@@ -208,70 +184,6 @@ void ProcessClocks::EndSegment(pid_t id, pid_t thread, uint32_t stop, bool looks
   process.charged_from = std::min(process.charged_from, process.now);
   process.now = process.now + cost;
   process.own.Stands(thread, process.now);
-}
-
-void ProcessClocks::Enter(Process& process, pid_t thread) {
-  // libcuda's own threads do what they do at the process's time.
-  if (!has_thread_clocks() || IsLibcudas(process, thread)) return;
-  process.now = std::max({process.own.Of(thread), process.lifted, passed_});
-}
-
-void ProcessClocks::Leave(Process& process, pid_t thread, bool runs) {
-  if (!has_thread_clocks()) return;
-  if (!IsLibcudas(process, thread)) {
-    if (runs) {
-      process.own.Goes(thread, process.now);
-    } else {
-      process.own.Stands(thread, process.now);
-    }
-  }
-  if (served_ == process.id) served_ = 0;
-  Settle(process);
-}
-
-ProcessClocks::Going::~Going() {
-  if (!clocks_.has_thread_clocks()) return;
-  if (!IsLibcudas(process_, thread_)) process_.own.Goes(thread_, process_.now);
-  process_.now = served_;
-  if (clocks_.served_ != process_.id) clocks_.Settle(process_);
-}
-
-void ProcessClocks::Settle(Process& process) {
-  if (const auto earliest = process.own.Earliest()) {
-    process.now = std::max({*earliest, process.lifted, passed_});
-  }
-}
-
-void ProcessClocks::Raise(Process& process, pid_t thread, VirtualTime to) {
-  if (has_thread_clocks() && !IsLibcudas(process, thread)) {
-    process.own.Raise(thread, to);
-  } else {
-    process.now = std::max(process.now, to);
-  }
-}
-
-void ProcessClocks::Lift(Process& process, VirtualTime to) {
-  process.lifted = std::max(process.lifted, to);
-  process.now = std::max(process.now, to);
-}
-
-VirtualTime ProcessClocks::TimeOf(pid_t id, pid_t thread) const {
-  const auto process = processes_.find(id);
-  if (!has_thread_clocks() || process == processes_.end()) return NowOf(id);
-  return std::max({process->second->own.Of(thread), process->second->lifted, passed_});
-}
-
-void ProcessClocks::EndsThread(pid_t id, pid_t thread) {
-  Process* process = Find(id);
-  if (process == nullptr) return;
-  process->own.Ends(thread);
-  process->passed_over.erase(thread);
-  if (has_thread_clocks()) Settle(*process);
-}
-
-void ProcessClocks::ServeAgain(pid_t id, pid_t thread) {
-  served_ = id;
-  Enter(Of(id), thread);
 }
 
 void ProcessClocks::DiscardProcessorTime(Process& process, pid_t id) {
@@ -609,10 +521,6 @@ std::vector<ProcessClocks::RankTime> ProcessClocks::ranks() const {
     if (process->uses_gpu) ranks.push_back({id, EndOf(*process) - kStart, process->waited});
   }
   return ranks;
-}
-
-VirtualTime ProcessClocks::EndOf(const Process& process) const {
-  return has_thread_clocks() ? TimeOf(process.id, process.id) : process.now;
 }
 
 VirtualTime ProcessClocks::NowOf(pid_t process) const {

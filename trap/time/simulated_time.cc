@@ -2,7 +2,6 @@
 
 #include <poll.h>
 #include <sys/epoll.h>
-#include <sys/ioctl.h>
 #include <sys/timerfd.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -11,8 +10,6 @@
 #include <algorithm>
 #include <mutex>
 #include <utility>
-
-#include "trap/time/descriptor_state.h"
 
 namespace phantora {
 namespace {
@@ -113,35 +110,6 @@ void SimulatedTime::DriverCall(pid_t id, pid_t thread) {
   Runs(thread, id);
 }
 
-void SimulatedTime::EndSegment(const TrappedCall& call) {
-  if (!learns()) return;
-  const pid_t thread = call.thread();
-  const Process& process = clocks_.Of(call.process());
-  if (!options_.clocks.segments->IsNew(call.process(), thread, call.id())) {
-    return clocks_.ServeAgain(call.process(), thread);
-  }
-  const auto known = process.threads.find(thread);
-  const bool reads_raw = call.number() == SYS_clock_gettime && call.Int(0) == CLOCK_MONOTONIC_RAW;
-  const bool looks_again = spins_.Spins(thread) ||
-                           (reads_raw && known != process.threads.end() && known->second.spins > 0);
-  // What is called with what, without addresses, lengths and numbers of descriptors.
-  uint32_t kind = static_cast<uint32_t>(call.number()) << 16;
-  if (call.number() == SYS_ioctl || call.number() == SYS_futex) kind |= call.Word(1) & 0xffff;
-  if (call.number() == SYS_clock_gettime) kind |= call.Word(0) & 0xffff;
-  clocks_.EndSegment(call.process(), thread, kind, looks_again);
-}
-
-void SimulatedTime::LeaveCall(const TrappedCall& call) {
-  if (!learns()) return;
-  Process* process = clocks_.Find(call.process());
-  if (process == nullptr) return;
-  const pid_t thread = call.thread();
-  const bool stands = held_.HoldsThread(thread) || order_.HoldsThread(thread) ||
-                      (options_.turns != nullptr && options_.turns->HoldsThread(thread));
-  clocks_.Leave(*process, thread, !stands);
-  MayHaveWritten(call.process(), thread);
-}
-
 void SimulatedTime::ProcessDied(pid_t process) {
   for (auto it = held_.begin(); it != held_.end();) {
     auto next = std::next(it);
@@ -220,26 +188,6 @@ bool SimulatedTime::Ready(int descriptor, NotifyListener& listener) {
   return known;
 }
 
-VirtualTime SimulatedTime::ReadyAt(const HeldCall& held) {
-  if (!learns()) return clocks_.NowOf(held.process);
-  VirtualTime at = clocks_.TimeOf(held.process, held.thread);
-  for (const int file : held.wait->files()) {
-    if (!IsReady(file, POLLIN)) continue;
-    const Conduit conduit = Conduit::Of(file);
-    if (conduit.kind == Conduit::Kind::kSocket && !conduit.stream) {
-      at = std::max(at, ordered_at_);  // that of the call that has connected to it, or sent
-    } else if (conduit.kind != Conduit::Kind::kOther) {
-      int unread = 0;
-      ioctl(file, FIONREAD, &unread);
-      at = std::max(at, messages_.Received(conduit, static_cast<uint64_t>(std::max(unread, 0)), 1));
-    } else {
-      // Whoever has made it ready has just stopped to do so, mostly a thread of the same process.
-      at = std::max(at, clocks_.NowOf(held.process));
-    }
-  }
-  return at;
-}
-
 bool SimulatedTime::RunsForNothing() {
   const pid_t thread = activity_.running();
   const int64_t ran = options_.clocks.clock->ThreadProcessorTime(thread);
@@ -310,15 +258,6 @@ bool SimulatedTime::MayGo(pid_t id) {
   // (Of threads with clocks of their own, one may have been kept until later.)
   if (releases_.insert(id).second || learns()) order_.AddRelease(process->now, id);
   return false;
-}
-
-bool SimulatedTime::HasEarlierEnd(const Process& process) {
-  if (order_.HasBefore(process.id, process.now)) return true;
-  const auto earliest = held_.Earliest();
-  if (earliest == held_.end() || earliest->second.deadline >= process.now) return false;
-  return std::any_of(held_.begin(), held_.end(), [&](const auto& call) {
-    return call.second.process == process.id && call.second.deadline < process.now;
-  });
 }
 
 std::optional<seccomp_notif> SimulatedTime::Next() { return std::exchange(next_, std::nullopt); }

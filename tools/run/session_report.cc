@@ -273,6 +273,9 @@ void SessionReport::TellSummary() {
       for (const std::string& line : execution->NotByLibrary(options.verbose ? kManyKernels : 0)) {
         LogInfo(absl::StrCat("not by OpenBLAS: ", line));
       }
+      for (const std::string& line : execution->Longest(options.verbose ? kManyKernels : 0)) {
+        LogInfo(absl::StrCat("executed: ", line));
+      }
     }
   }
   if (!options.verbose) return;

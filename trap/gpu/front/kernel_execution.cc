@@ -294,6 +294,11 @@ Progress KernelExecution::Finish(ExecutionContext& context, const NamedLaunch& l
     case Reason::kNone:
       ++counters_.executed;
       ++process.executed;
+      if (took_.size() < kMostRefusals || took_.contains(launch.title)) {
+        Took& took = took_[launch.title];
+        ++took.launches;
+        took.thread_instructions += outcome.thread_instructions;
+      }
       if (library_ != nullptr) library_->WasExecuted(context.memory());
       if (outcome.host_bytes > 0) SeenByHost(context, process, outcome.host_bytes);
       return Progress::kDone;
@@ -420,6 +425,22 @@ void KernelExecution::NoteUnknown(Process& process, const std::string& title) {
   ++counters_.unknown_outputs;
   ++process.unknown;
   if (refusals_.size() < kMostRefusals) ++refusals_[{title, "nobody knows what it writes"}];
+}
+
+std::vector<std::string> KernelExecution::Longest(size_t most) const {
+  std::vector<std::pair<std::string, Took>> all(took_.begin(), took_.end());
+  std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) {
+    return std::pair(b.second.thread_instructions, a.first) <
+           std::pair(a.second.thread_instructions, b.first);
+  });
+  std::vector<std::string> lines;
+  for (size_t i = 0; i < std::min(most, all.size()); ++i) {
+    const auto& [title, took] = all[i];
+    lines.push_back(absl::StrFormat("%.3g instructions of threads, %d x %s",
+                                    static_cast<double>(took.thread_instructions), took.launches,
+                                    title));
+  }
+  return lines;
 }
 
 std::vector<std::string> KernelExecution::LinesOf(const Reasons& reasons, size_t most) {

@@ -129,6 +129,8 @@ class KernelExecution {
   std::vector<std::string> NotByLibrary(size_t most) const {
     return LinesOf(not_by_library_, most);
   }
+  // Kernels that were executed by their own code, by their thread instructions, the most first.
+  std::vector<std::string> Longest(size_t most) const;
   // Kernels that were refused, and of each process the first that was skipped, with the first
   // reason for each and how many launches that were, the most frequent first.
   std::vector<std::string> Refusals(size_t most) const { return LinesOf(refusals_, most); }
@@ -208,6 +210,10 @@ class KernelExecution {
   bool any_skipped_ = false;  // in the whole run
   absl::flat_hash_map<Shape, Meeting> meetings_;
   Reasons refusals_, not_by_gpu_, not_by_library_;
+  struct Took {
+    uint64_t launches = 0, thread_instructions = 0;
+  };
+  absl::flat_hash_map<std::string, Took> took_;  // by title
   std::unique_ptr<RealExecution> real_;
   std::unique_ptr<ProductLibrary> library_;
   std::unique_ptr<ExpertRouting> routing_;

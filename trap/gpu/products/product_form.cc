@@ -168,6 +168,25 @@ std::vector<MatrixPlace> PlacesOf(const Group& group, const ProductForm& form, u
   return places;
 }
 
+// Which terms a cluster has read of a factor in that place: the first, and the one behind the last.
+Range TermsRead(const Ranges& ranges, const Group& group, const ProductForm& form, uint64_t side,
+                const MatrixPlace& place) {
+  const uint64_t rows = form.Rows(place, side), size = BytesOf(form.factors);
+  Range terms = {form.depth, 0};
+  for (const auto& [begin, end] : ranges) {
+    const Position first = PositionOf(begin - group.base, rows, place),
+                   last = PositionOf(end - 1 - group.base, rows, place);
+    uint64_t from = place.by_depth ? first.into / size : first.row,
+             to = (place.by_depth ? last.into / size : last.row) + 1;
+    // What goes on in the next row, or matrix, has the end of one and the begin of the other.
+    if (first.batch != last.batch || (place.by_depth && first.row != last.row)) {
+      from = 0, to = form.depth;
+    }
+    terms = {std::min(terms.first, from), std::max(terms.second, to)};
+  }
+  return terms;
+}
+
 // One number that a cluster has written.
 struct Element {
   uint64_t address = 0;
@@ -249,12 +268,11 @@ class Comparison {
     const Position position =
         PositionOf(element.address - BaseOf(results.parameter), form.y, results);
     const uint64_t x = position.into / BytesOf(form.result), y = position.row;
-    if (x >= form.x || y >= form.y || position.batch >= form.batch) return false;
-    if (!ReadRow(form, form.a, position.batch, x, a_) ||
-        !ReadRow(form, form.b, position.batch, y, b_)) {
-      return false;
-    }
-    for (uint64_t k = 0; k < form.depth; ++k) {
+    if (x >= form.x || y >= form.y || position.batch >= form.Matrices()) return false;
+    const uint64_t batch = position.batch / form.parts;
+    if (!ReadRow(form, form.a, batch, x, a_) || !ReadRow(form, form.b, batch, y, b_)) return false;
+    const auto [first, count] = form.TermsOf(position.batch);
+    for (uint64_t k = first; k < first + count; ++k) {
       sum.value += a_[k] * b_[k];
       sum.magnitude += std::abs(a_[k] * b_[k]);
     }
@@ -346,10 +364,6 @@ class Finder {
       return std::nullopt;
     }
     const ProductSizes& sizes = launch_.sizes;
-    if (sizes.k * BytesOf(form.factors) > std::min(read[0].bytes, read[1].bytes)) {
-      why = "it does not read as much as its sizes say";
-      return std::nullopt;
-    }
     form.x = sizes.m, form.y = sizes.n;
     for (const Number result : ResultsOf(form.factors)) {
       form.result = result;
@@ -387,30 +401,63 @@ class Finder {
     }
     for (const uint64_t stride : StridesOf(written, width)) {
       form.results.stride = stride;
-      for (const uint64_t batch_stride : BatchStridesOf(form.batch, form.y, width, stride, false)) {
-        form.results.batch_stride = batch_stride;
-        if (!IsWithin(written, form.batch, form.y, width, form.results)) continue;
-        TryFactors(form, read[0], read[1]);
-        TryFactors(form, read[1], read[0]);
+      TryFactors(form, written, read[0], read[1]);
+      TryFactors(form, written, read[1], read[0]);
+    }
+  }
+
+  void TryFactors(ProductForm form, const Group& written, const Group& a, const Group& b) {
+    for (const MatrixPlace& place_a : PlacesOf(a, form, form.x)) {
+      for (const MatrixPlace& place_b : PlacesOf(b, form, form.y)) {
+        form.a = place_a, form.b = place_b;
+        if (!CutDepth(form, a, b)) continue;
+        const uint64_t width = form.ResultWidth();
+        for (const uint64_t batch_stride :
+             BatchStridesOf(form.Matrices(), form.y, width, form.results.stride, false)) {
+          form.results.batch_stride = batch_stride;
+          if (IsWithin(written, form.Matrices(), form.y, width, form.results)) Try(form);
+        }
       }
     }
   }
 
-  void TryFactors(ProductForm form, const Group& a, const Group& b) {
-    for (const MatrixPlace& place_a : PlacesOf(a, form, form.x)) {
-      for (const MatrixPlace& place_b : PlacesOf(b, form, form.y)) {
-        form.a = place_a, form.b = place_b, form.factor = 1;
-        switch (Comparison(launch_, elements_, memory_).Of(form)) {
-          case Comparison::Verdict::kRight:
-            right_.push_back(form);
-            break;
-          case Comparison::Verdict::kSaysNothing:
-            says_nothing_ = true;
-            break;
-          default:
-            break;
-        }
+  // Into the parts that the watched clusters have read, of which the first's is the first. False:
+  // what they read are no such parts, or no others than that were seen.
+  bool CutDepth(ProductForm& form, const Group& a, const Group& b) const {
+    form.parts = 1, form.part_depth = form.depth;
+    uint64_t last_seen = 0;
+    for (size_t cluster = 0; cluster < watched_.size(); ++cluster) {
+      const Range terms = TermsRead(a.by_cluster[cluster], a, form, form.x, form.a);
+      if (terms != TermsRead(b.by_cluster[cluster], b, form, form.y, form.b)) return false;
+      // Grids may have more blocks than there are tiles.
+      if (cluster > 0 && terms == Range{form.depth, 0}) continue;
+      if (cluster == 0) {
+        if (terms.first != 0 || terms.second == 0) return false;
+        form.part_depth = terms.second;
+        form.parts = (form.depth + form.part_depth - 1) / form.part_depth;
+        if (form.parts > 1 && form.batch > 1) return false;
       }
+      const uint64_t part = terms.first / form.part_depth;
+      if (part >= form.parts) return false;
+      const auto [first, count] = form.TermsOf(part);
+      if (terms != Range{first, first + count}) return false;
+      last_seen = std::max(last_seen, part);
+    }
+    if (form.parts == 1) form.part_depth = 0;
+    return form.parts == 1 || last_seen > 0;
+  }
+
+  void Try(ProductForm form) {
+    form.factor = 1;
+    switch (Comparison(launch_, elements_, memory_).Of(form)) {
+      case Comparison::Verdict::kRight:
+        right_.push_back(form);
+        break;
+      case Comparison::Verdict::kSaysNothing:
+        says_nothing_ = true;
+        break;
+      default:
+        break;
     }
   }
 

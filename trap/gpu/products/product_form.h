@@ -2,10 +2,11 @@
 #ifndef PHANTORA_TRAP_GPU_PRODUCTS_PRODUCT_FORM_H_
 #define PHANTORA_TRAP_GPU_PRODUCTS_PRODUCT_FORM_H_
 
-#include <array>
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/types/span.h"
 #include "trap/gpu/products/number.h"
@@ -32,6 +33,9 @@ struct ProductForm {
   uint64_t x = 0, y = 0, depth = 0, batch = 1;
   Number factors = Number::kFloat, result = Number::kFloat;
   MatrixPlace a = {}, b = {}, results = {};
+  // Into how many parts the depth is cut, each of so many terms but the last: results are a matrix
+  // for each part, as of a batch, which another launch adds up. Then there is no batch.
+  uint64_t parts = 1, part_depth = 0;
   bool adds = false;
   std::optional<uint32_t> bias = std::nullopt;  // the parameter; numbers like the results
   double factor = 1;
@@ -45,6 +49,14 @@ struct ProductForm {
     return (of.by_depth ? depth : side) * BytesOf(factors);
   }
   uint64_t ResultWidth() const { return x * BytesOf(result); }
+  // Of results.
+  uint64_t Matrices() const { return batch * parts; }
+  // The terms of one of them: the first, and how many.
+  std::pair<uint64_t, uint64_t> TermsOf(uint64_t matrix) const {
+    if (parts == 1) return {0, depth};
+    const uint64_t first = matrix * part_depth;
+    return {first, std::min(part_depth, depth - first)};
+  }
 
   bool operator==(const ProductForm&) const = default;
 };

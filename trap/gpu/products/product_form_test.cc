@@ -53,6 +53,7 @@ class ProductFormTest : public testing::Test {
            (place.by_depth ? side * place.stride + k * 4 : k * place.stride + side * 4);
   }
 
+  // `batch`: of results, which is a part of the depth if it is cut.
   sass::Watched Cluster(uint64_t batch, uint64_t x0, uint64_t y0) {
     constexpr uint64_t kTile = 16;
     std::map<uint64_t, uint64_t> read, written;
@@ -61,9 +62,10 @@ class ProductFormTest : public testing::Test {
     for (uint64_t x = x0; x < x0 + kTile; ++x) {
       for (uint64_t y = y0; y < y0 + kTile; ++y) {
         double sum = 0;
-        for (uint64_t k = 0; k < form_.depth; ++k) {
-          const uint64_t a = Address(kA, form_.a, batch, x, k),
-                         b = Address(kB, form_.b, batch, y, k);
+        const auto [first, count] = form_.TermsOf(batch);
+        for (uint64_t k = first; k < first + count; ++k) {
+          const uint64_t a = Address(kA, form_.a, batch / form_.parts, x, k),
+                         b = Address(kB, form_.b, batch / form_.parts, y, k);
           note(read, a), note(read, b);
           sum += double{At(a)} * At(b);
         }
@@ -103,8 +105,9 @@ class ProductFormTest : public testing::Test {
     Fill(kBias, form_.x);
   }
   std::optional<ProductForm> Find() {
-    std::vector<sass::Watched> watched = {Cluster(0, 0, 0), Cluster(form_.batch / 2, 16, 32),
-                                          Cluster(form_.batch - 1, 32, 48)};
+    const uint64_t matrices = form_.Matrices();
+    std::vector<sass::Watched> watched = {Cluster(0, 0, 0), Cluster(matrices / 2, 16, 32),
+                                          Cluster(matrices - 1, 32, 48)};
     if (change_) change_(watched);
     const std::vector<uint32_t> pointers = {0, 8, 16, 24, 32};
     return FindProductForm({.sizes = {form_.x, form_.y, form_.depth, form_.batch},
@@ -153,6 +156,32 @@ TEST_F(ProductFormTest, Batches) {
   // Heads beside each other.
   form_.results = {.parameter = 16, .stride = 3 * 48 * 4, .batch_stride = 48 * 4};
   EXPECT_EQ(Find(), form_) << why_;
+}
+
+TEST_F(ProductFormTest, PartsOfTheDepth) {
+  // 16, 16 and 8 terms.
+  form_.parts = 3, form_.part_depth = 16;
+  form_.results.batch_stride = form_.y * form_.results.stride;
+  for (const bool a_by_depth : {true, false}) {
+    for (const bool b_by_depth : {true, false}) {
+      form_.a.by_depth = a_by_depth, form_.a.stride = (a_by_depth ? form_.depth : form_.x) * 4;
+      form_.b.by_depth = b_by_depth, form_.b.stride = (b_by_depth ? form_.depth : form_.y) * 4;
+      FillAll();
+      EXPECT_EQ(Find(), form_) << why_;
+    }
+  }
+  // A grid may have more clusters than there are tiles.
+  change_ = [](std::vector<sass::Watched>& watched) { watched.back() = {}; };
+  EXPECT_EQ(Find(), form_) << why_;
+  // How many parts there are nobody has shown.
+  change_ = [](std::vector<sass::Watched>& watched) { watched.resize(1); };
+  EXPECT_FALSE(Find());
+  // A factor of which it is not read what the other one's part is.
+  change_ = [this](std::vector<sass::Watched>& watched) {
+    watched[1].read.emplace_back(kB, kB + form_.b.stride);
+    std::sort(watched[1].read.begin(), watched[1].read.end());
+  };
+  EXPECT_FALSE(Find());
 }
 
 TEST_F(ProductFormTest, WhatIsAdded) {

@@ -97,7 +97,6 @@ bool ProductLibrary::Run(const Launch& launch, sass::Executor& executor, Address
   shows_.reset();
   const bool is_known = work.checked && !work.guessed && FactorsOf(work.precision);
   why_ = !is_known                  ? "its sizes or types are not known"
-         : work.beside_bytes > 0    ? "another kernel adds up its parts"
          : work.flops < kLeastFlops ? "it is small"
                                     : "";
   if (!why_.empty()) return false;
@@ -221,7 +220,7 @@ bool ProductLibrary::Multiply(const ProductForm& form, absl::Span<const uint8_t>
   const uint64_t size = BytesOf(form.factors);
   using Range = std::pair<uint64_t, uint64_t>;
   const Range written =
-      Extent(base(form.results.parameter), form.results, form.batch, form.y, width);
+      Extent(base(form.results.parameter), form.results, form.Matrices(), form.y, width);
   std::vector<Range> read = {Extent(base(form.a.parameter), form.a, form.batch, rows_a, width_a),
                              Extent(base(form.b.parameter), form.b, form.batch, rows_b, width_b)};
   if (form.bias) read.emplace_back(base(*form.bias), base(*form.bias) + width);
@@ -247,8 +246,8 @@ bool ProductLibrary::Multiply(const ProductForm& form, absl::Span<const uint8_t>
     bias.resize(form.x);
     Convert(form.result, bytes.data(), form.x, bias.data());
   }
-  const uint64_t of_one =
-      (rows_a * width_a + rows_b * width_b) / size * (size + sizeof(T)) + form.y * width;
+  const uint64_t of_one = (rows_a * width_a + rows_b * width_b) / size * (size + sizeof(T)) +
+                          form.parts * form.y * width;
   const uint64_t together = kMostBytes / std::max<uint64_t>(of_one, 1);
   if (together == 0) {
     why_ = "it takes too much of this machine's memory";
@@ -265,7 +264,8 @@ bool ProductLibrary::Multiply(const ProductForm& form, absl::Span<const uint8_t>
     const uint64_t count_a = rows_a * width_a / size, count_b = rows_b * width_b / size;
     bytes_a.resize(batch * rows_a * width_a);
     bytes_b.resize(batch * rows_b * width_b);
-    results.resize(batch * form.y * width);
+    const uint64_t matrices = batch * form.parts, first_matrix = first * form.parts;
+    results.resize(matrices * form.y * width);
     for (uint64_t each = 0; each < batch; ++each) {
       const uint64_t number = first + each;
       const auto address = [&](const MatrixPlace& place) {
@@ -274,9 +274,16 @@ bool ProductLibrary::Multiply(const ProductForm& form, absl::Span<const uint8_t>
       if (ReadRows(memory, address(form.a), form.a.stride, rows_a, width_a,
                    &bytes_a[each * rows_a * width_a]) ||
           ReadRows(memory, address(form.b), form.b.stride, rows_b, width_b,
-                   &bytes_b[each * rows_b * width_b]) ||
-          (form.adds && ReadRows(memory, address(form.results), form.results.stride, form.y, width,
-                                 &results[each * form.y * width]))) {
+                   &bytes_b[each * rows_b * width_b])) {
+        return false;
+      }
+    }
+    const auto address_of_results = [&](uint64_t each) {
+      return base(form.results.parameter) + (first_matrix + each) * form.results.batch_stride;
+    };
+    for (uint64_t each = 0; form.adds && each < matrices; ++each) {
+      if (ReadRows(memory, address_of_results(each), form.results.stride, form.y, width,
+                   &results[each * form.y * width])) {
         return false;
       }
     }
@@ -306,15 +313,19 @@ bool ProductLibrary::Multiply(const ProductForm& form, absl::Span<const uint8_t>
     workers_.Run(
         [&](int worker) {
           std::vector<T> sums(std::min(form.y, rows_of_task) * form.x), there(form.x);
-          for (uint64_t task; (task = next_task.fetch_add(1)) < batch * tasks_of_one;) {
+          for (uint64_t task; (task = next_task.fetch_add(1)) < matrices * tasks_of_one;) {
             if (worker == 0) ask();
             if (give_up) return;
             const uint64_t each = task / tasks_of_one, y = task % tasks_of_one * rows_of_task;
             const uint64_t rows = std::min(rows_of_task, form.y - y);
-            const T* const of_b = &b[each * count_b] + (form.b.by_depth ? y * form.depth : y);
+            const auto [term, terms] = form.TermsOf(each);
+            const T* const of_a =
+                &a[each / form.parts * count_a] + (form.a.by_depth ? term : term * form.x);
+            const T* const of_b = &b[each / form.parts * count_b] +
+                                  (form.b.by_depth ? y * form.depth + term : term * form.y + y);
             blas_->Multiply(
                 static_cast<int64_t>(form.x), static_cast<int64_t>(rows),
-                static_cast<int64_t>(form.depth), &a[each * count_a],
+                static_cast<int64_t>(terms), of_a,
                 {form.a.by_depth, static_cast<int64_t>(form.a.by_depth ? form.depth : form.x)},
                 of_b,
                 {form.b.by_depth, static_cast<int64_t>(form.b.by_depth ? form.depth : form.y)},
@@ -339,10 +350,9 @@ bool ProductLibrary::Multiply(const ProductForm& form, absl::Span<const uint8_t>
         ask);
     // The launch's own code, begun anew, sees that the run is to end.
     if (give_up) return false;
-    for (uint64_t each = 0; each < batch; ++each) {
-      if (WriteRows(memory,
-                    base(form.results.parameter) + (first + each) * form.results.batch_stride,
-                    form.results.stride, form.y, width, &results[each * form.y * width])) {
+    for (uint64_t each = 0; each < matrices; ++each) {
+      if (WriteRows(memory, address_of_results(each), form.results.stride, form.y, width,
+                    &results[each * form.y * width])) {
         return false;
       }
     }

@@ -76,6 +76,7 @@ struct KernelWork {
   // What other launches move that are measured together with this one: that adds up the parts of a
   // product, that makes fp8 of its input, that writes keys and values into the cache.
   double beside_bytes = 0;
+  double clocks = 0;    // of a kernel that does nothing but wait: of its multiprocessor's clock
   bool tensor = false;  // the FLOPs of a kernel without a rule are tensor cores'
   bool backward = false;
   bool cutlass = false;  // a product by CUTLASS's own kernels, not by cuBLAS

@@ -38,6 +38,7 @@ class WorkForm {
 struct FoundForm {
   WorkFamily family = WorkFamily::kUnknown;
   std::shared_ptr<const WorkForm> form;  // null: the kernel is of another family
+  bool only_waits = false;               // it reads and writes no memory
 };
 
 FoundForm FindGemm(const KernelFacts& kernel);
@@ -52,6 +53,7 @@ FoundForm FindReduction(const KernelFacts& kernel);
 FoundForm FindMultiTensor(const KernelFacts& kernel);
 FoundForm FindExperts(const KernelFacts& kernel);
 FoundForm FindPeers(const KernelFacts& kernel);
+FoundForm FindSpin(const KernelFacts& kernel);
 FoundForm FindConcatenation(const KernelFacts& kernel);
 // Whose traffic is a sum of products of a few parameters.
 FoundForm FindProducts(const KernelFacts& kernel);

@@ -20,13 +20,14 @@ WorkRule::WorkRule(std::string_view symbol, absl::Span<const CubinKernel::Parame
   const KernelFacts facts = {symbol, parameters, &code, parameter_bytes_};
   // In this order: names of some contain those of others.
   for (const auto find :
-       {FindPeers, FindExperts, FindProducts, FindEfficientAttention, FindCudnnAttention,
+       {FindSpin, FindPeers, FindExperts, FindProducts, FindEfficientAttention, FindCudnnAttention,
         FindFlash2, FindFlash3, FindCutlass3, FindConvolution, FindMultiTensor, FindElementwise,
         FindReduction, FindConcatenation, FindGemm, FromCode}) {
     const FoundForm found = find(facts);
     if (found.form == nullptr) continue;
     family_ = found.family;
     form_ = found.form;
+    only_waits_ = found.only_waits;
     return;
   }
 }

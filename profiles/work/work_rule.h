@@ -22,6 +22,8 @@ class WorkRule {
   WorkRule() = default;
 
   WorkFamily family() const { return family_; }
+  // Whether it does nothing but wait: executing it changes nothing.
+  bool only_waits() const { return only_waits_; }
   // How many bytes of parameters it needs.
   uint32_t parameter_bytes() const { return parameter_bytes_; }
   KernelWork Of(const LaunchShape& launch) const;
@@ -30,6 +32,7 @@ class WorkRule {
   WorkFamily family_ = WorkFamily::kUnknown;
   std::shared_ptr<const WorkForm> form_;
   uint32_t parameter_bytes_ = 0;
+  bool only_waits_ = false;
 };
 
 }  // namespace phantora

@@ -134,6 +134,21 @@ TEST(WorkRuleTest, ScaledProductsOfHopper) {
   EXPECT_FALSE(work_of("Lb1", {0, 0, 16, 4096, 1}).checked);
 }
 
+TEST(WorkRuleTest, AKernelThatOnlyWaits) {
+  constexpr char kSymbol[] = "_ZN2at4cuda40_GLOBAL__N__758183f4_8_Sleep_cu_088d913f11spin_kernelEl";
+  const WorkRule rule(kSymbol, Parameters{{0, 8}}, {});
+  EXPECT_TRUE(rule.only_waits());
+  const auto clocks = [&](int64_t of) {
+    Bytes bytes(8);
+    std::memcpy(bytes.data(), &of, sizeof of);
+    return rule.Of({.parameters = bytes}).clocks;
+  };
+  EXPECT_EQ(clocks(1'000'000), 1e6);
+  EXPECT_EQ(clocks(-5), 0);
+  EXPECT_FALSE(WorkRule(kSymbol, Parameters{{0, 8}, {8, 8}}, {}).only_waits());
+  EXPECT_FALSE(WorkRule("_Z11spin_kernell", Parameters{{0, 8}}, {}).only_waits());
+}
+
 TEST(WorkRuleTest, AnAllReduceOfAnEngine) {
   const Parameters parameters = {{0, 8}, {16, 64}, {80, 8}, {88, 8}, {96, 4}, {100, 4}};
   const auto work_of = [&](const std::string& symbol, int32_t vectors) {

@@ -1,14 +1,19 @@
 #include "trap/gpu/front/kernel_execution.h"
 
 #include <cpuid.h>
+#include <poll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <optional>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "trap/linux/unique_fd.h"
 #include "trap/log.h"
 
 namespace phantora {
@@ -113,6 +118,11 @@ Progress KernelExecution::Run(ExecutionContext& context, const NamedLaunch& want
       process.skipped > 0 ? budget_.skipping_per_launch : budget_.per_launch_on_average;
   process.try_credit += budget_.try_per_launch;
   context.budget -= kLaunchCost;
+  if (wanted.rule != nullptr && wanted.rule->only_waits()) {
+    ++counters_.executed;
+    ++process.executed;
+    return Progress::kDone;
+  }
   bool routes = false;
   if (routing_ != nullptr && wanted.symbol != nullptr &&
       ExpertRouting::IsPartOfRouting(*wanted.symbol)) {
@@ -164,7 +174,7 @@ Progress KernelExecution::Run(ExecutionContext& context, const NamedLaunch& want
     NoteMeeting(context, wanted, shape, outcome.stop.address);
     tracking = sass::Tracking::kTainted;
   }
-  was_interrupted_ = outcome.stop.reason == sass::Stop::Reason::kInterrupted;
+  was_interrupted_ = outcome.stop.reason == sass::Stop::Reason::kInterrupted && is_ending_();
   if (outcome.stop.reason == sass::Stop::Reason::kTooLong) {
     if (takes_more_.size() >= kMostShapes) takes_more_.clear();
     takes_more_[shape] = outcome.thread_instructions;
@@ -254,9 +264,20 @@ sass::Outcome KernelExecution::Execute(ExecutionContext& context, Process& proce
     }
   }
   uint64_t instructions = 0;
+  // A process that was killed should not keep all others waiting.
+  UniqueFd living;
+  const auto is_in_vain = [&] {
+    if (is_ending_()) return true;
+    if (!living.valid()) {
+      living = UniqueFd(static_cast<int>(syscall(SYS_pidfd_open, context.process, 0)));
+      if (!living.valid()) return errno == ESRCH;
+    }
+    pollfd ended = {living.get(), POLLIN, 0};
+    return poll(&ended, 1, 0) == 1;
+  };
   for (;;) {
     sass::Outcome outcome =
-        executor_.Run(launch, *program, context.memory(), most - instructions, is_ending_);
+        executor_.Run(launch, *program, context.memory(), most - instructions, is_in_vain);
     outcome.thread_instructions += instructions;
     if (outcome.stop.reason != sass::Stop::Reason::kElsewhere ||
         outcome.thread_instructions >= most || !Extend(context, program, outcome.stop.address)) {

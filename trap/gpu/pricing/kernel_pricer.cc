@@ -60,6 +60,7 @@ KernelPricer::KernelPricer(const GpuProfile& profile, Unknowns* unknowns)
       pcie_bytes_per_s_(profile.pci.generation >= 5 ? 55e9 : 26e9),
       peer_bytes_per_s_(profile.nvlink.links > 0 ? PeerBytesPerS(profile.nvlink)
                                                  : pcie_bytes_per_s_),
+      sm_clock_hz_(1e6 * profile.sm_clock_mhz),
       unknowns_(unknowns) {}
 
 absl::StatusOr<std::unique_ptr<KernelPricer>> KernelPricer::Create(const GpuProfile& profile,
@@ -235,6 +236,9 @@ Price KernelPricer::Kernel(const KernelLaunch& launch) {
     unknowns_->Count("launch that contradicts its rule", launch.kernel->fingerprint,
                      launch.kernel->title);
     return Placeholder(launch);
+  }
+  if (launch.kernel->rule.only_waits()) {
+    return {kSmallestKernel + Seconds(work.clocks / sm_clock_hz_), PriceSource::kModelled};
   }
   const Key key = {
       launch.kernel->fingerprint,

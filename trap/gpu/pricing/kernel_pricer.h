@@ -68,7 +68,7 @@ class KernelPricer : public WorkPricer {
                                         const TimeEstimate& estimate) const;
 
   const int sms_;
-  const double memory_bytes_per_s_, pcie_bytes_per_s_, peer_bytes_per_s_;
+  const double memory_bytes_per_s_, pcie_bytes_per_s_, peer_bytes_per_s_, sm_clock_hz_;
   std::optional<GpuRates> rates_;
   KernelRows rows_, own_rows_;
   // Of the GPU of which most kernels were measured, where that is another: what the model misses

@@ -17,7 +17,17 @@ T Read(const uint8_t* from) {
 }
 
 // The lowest bits of a tf32 are not looked at.
-constexpr uint32_t kTf32Bits = 0xffffe000;
+constexpr uint32_t kTf32Bits = 0xffffe000, kTf32Half = 0x1000, kInfinity = 0x7f800000;
+
+uint32_t ToTf32(Number number, uint32_t bits) {
+  const bool is_finite = (bits & kInfinity) != kInfinity;
+  if (number == Number::kTf32Even && is_finite) {
+    bits += kTf32Half - 1 + (bits >> 13 & 1);
+  } else if (number == Number::kTf32Away && is_finite) {
+    bits += kTf32Half;
+  }
+  return bits & kTf32Bits;
+}
 
 }  // namespace
 
@@ -67,8 +77,10 @@ void ToFloats(Number number, const uint8_t* from, size_t count, float* to) {
       for (size_t i = 0; i < count; ++i) to[i] = sass::BfloatToFloat(Read<uint16_t>(from + 2 * i));
       return;
     case Number::kTf32:
+    case Number::kTf32Even:
+    case Number::kTf32Away:
       for (size_t i = 0; i < count; ++i) {
-        to[i] = std::bit_cast<float>(Read<uint32_t>(from + 4 * i) & kTf32Bits);
+        to[i] = std::bit_cast<float>(ToTf32(number, Read<uint32_t>(from + 4 * i)));
       }
       return;
     default:

@@ -1,5 +1,6 @@
 #include "trap/gpu/products/number.h"
 
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -38,6 +39,24 @@ TEST(Number, OfTf32TheLowestBitsAreNotLookedAt) {
   EXPECT_EQ(value, 1.0f);
   EXPECT_EQ(ToDouble(Number::kTf32, reinterpret_cast<const uint8_t*>(&bits)), 1.0);
   EXPECT_NE(ToDouble(Number::kFloat, reinterpret_cast<const uint8_t*>(&bits)), 1.0);
+}
+
+TEST(Number, Tf32IsRoundedInThreeWays) {
+  const auto of = [](Number way, uint32_t bits) {
+    float value;
+    ToFloats(way, reinterpret_cast<const uint8_t*>(&bits), 1, &value);
+    return std::bit_cast<uint32_t>(value);
+  };
+  // A half above an even one and above an odd one, and a little more than the half.
+  EXPECT_EQ(of(Number::kTf32Even, 0x3f801000), 0x3f800000);
+  EXPECT_EQ(of(Number::kTf32Even, 0x3f803000), 0x3f804000);
+  EXPECT_EQ(of(Number::kTf32Even, 0x3f801001), 0x3f802000);
+  EXPECT_EQ(of(Number::kTf32Away, 0x3f801000), 0x3f802000);
+  EXPECT_EQ(of(Number::kTf32Away, 0xbf800fff), 0xbf800000);
+  for (const Number way : {Number::kTf32, Number::kTf32Even, Number::kTf32Away}) {
+    EXPECT_EQ(of(way, 0x7f800000), 0x7f800000) << "infinity";
+    EXPECT_TRUE(std::isnan(std::bit_cast<float>(of(way, 0x7fffffff))));
+  }
 }
 
 TEST(Blas, MultipliesInEachLayout) {

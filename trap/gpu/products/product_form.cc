@@ -33,6 +33,8 @@ double SumError(Number factors) {
     case Number::kBfloat:
       return std::ldexp(1, -14);
     case Number::kTf32:
+    case Number::kTf32Even:
+    case Number::kTf32Away:
       return std::ldexp(1, -10);
     case Number::kFloat:
       return std::ldexp(1, -18);
@@ -222,6 +224,17 @@ class Comparison {
   Comparison(const ProductLaunch& launch, absl::Span<const Element> elements, AddressSpace& memory)
       : launch_(launch), elements_(elements), memory_(memory) {}
 
+  // The root of what it is off by, squared, in all: as parts of the sums' magnitudes.
+  double Misses(const ProductForm& form) {
+    double all = 0;
+    for (const Element& element : elements_) {
+      Sum sum;
+      if (!SumOf(form, element, sum) || sum.magnitude == 0) continue;
+      all += std::pow((element.value - sum.beside - form.factor * sum.value) / sum.magnitude, 2);
+    }
+    return std::sqrt(all);
+  }
+
   enum class Verdict { kWrong, kSaysNothing, kRight };
   Verdict Of(ProductForm& form) {
     const double kept = SumError(form.factors), rounding = 1.01 * RoundingOf(form.result);
@@ -370,7 +383,11 @@ class Finder {
       elements_ = ElementsOf(watched_, result);
       TryResults(form, written[0], read);
     }
-    if (right_.size() == 1 && !says_nothing_) return right_[0];
+    if (right_.size() == 1 && !says_nothing_) {
+      if (!IsTf32(form.factors) || FindRounding(right_[0])) return right_[0];
+      why = "its values do not say how it rounds them";
+      return std::nullopt;
+    }
     why = right_.size() > 1 ? "there are several explanations"
           : says_nothing_   ? "its values say nothing"
                             : "no explanation holds";
@@ -385,7 +402,7 @@ class Finder {
     });
   }
   static std::vector<Number> ResultsOf(Number factors) {
-    if (factors == Number::kTf32) return {Number::kFloat};
+    if (IsTf32(factors)) return {Number::kFloat};
     if (BytesOf(factors) > 2) return {factors};
     return {factors, Number::kFloat};
   }
@@ -445,6 +462,23 @@ class Finder {
     }
     if (form.parts == 1) form.part_depth = 0;
     return form.parts == 1 || last_seen > 0;
+  }
+
+  // How the factors of a form that is right become tf32: cutting off or rounding has to fit far
+  // better than the other. The two ways of rounding differ by one number in thousands.
+  bool FindRounding(ProductForm& form) const {
+    constexpr double kFar = 4;
+    Comparison comparison(launch_, elements_, memory_);
+    const auto misses = [&](Number way) {
+      form.factors = way;
+      return comparison.Misses(form);
+    };
+    const double cut = misses(Number::kTf32), even = misses(Number::kTf32Even),
+                 away = misses(Number::kTf32Away), rounded = std::min(even, away);
+    form.factors = cut < rounded  ? Number::kTf32
+                   : even <= away ? Number::kTf32Even
+                                  : Number::kTf32Away;
+    return std::min(cut, rounded) * kFar < std::max(cut, rounded);
   }
 
   void Try(ProductForm form) {

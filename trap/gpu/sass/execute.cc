@@ -446,7 +446,7 @@ std::string Describe(const Outcome& outcome, const Program& program) {
     case Stop::Reason::kTooLong:
       return absl::StrFormat("takes more than %d thread instructions", outcome.thread_instructions);
     case Stop::Reason::kInterrupted:
-      return "the run was to end";
+      return "the run or its process ended";
     case Stop::Reason::kUnmapped:
       what = "an address that is not mapped";
       break;

@@ -23,7 +23,8 @@ constexpr size_t kElements = 24, kLeastTelling = 8;
 // that tells.
 constexpr double kTelling = 8;
 // Larger ones are not for here; products of these fit into 64 bits.
-constexpr uint64_t kMostSide = 1 << 20, kMostBatch = 1 << 16, kMostStride = 1 << 27;
+constexpr uint64_t kMostSide = 1 << 20, kMostBatch = 1 << 16, kMostStride = 1 << 27,
+                   kMostParts = 1 << 10;
 
 // What another order of sums, and tensor cores' way of adding, may do to a sum: as a part of the
 // sum of all magnitudes. Of tf32 kernels may round factors or cut them off.
@@ -452,7 +453,7 @@ class Finder {
         if (terms.first != 0 || terms.second == 0) return false;
         form.part_depth = terms.second;
         form.parts = (form.depth + form.part_depth - 1) / form.part_depth;
-        if (form.parts > 1 && form.batch > 1) return false;
+        if (form.parts > 1 && (form.batch > 1 || form.parts > kMostParts)) return false;
       }
       const uint64_t part = terms.first / form.part_depth;
       if (part >= form.parts) return false;

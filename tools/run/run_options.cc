@@ -281,8 +281,8 @@ void Parser::AddTime() {
                           "zero: nothing; real: nothing is simulated")
       ->group(group);
   app_.add_option("--host-profile", options_.host_profile,
-                  "--host-time learned, with costs from FILE alone, so that steps are equal in "
-                  "every run; where FILE is not there, they are learned, and written to it")
+                  "--host-time learned, with costs from FILE alone, so that runs are all but "
+                  "equal; where FILE is not there, they are learned, and written to it")
       ->type_name("FILE")
       ->group(group);
   app_.add_option(

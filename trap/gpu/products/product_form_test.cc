@@ -1,5 +1,6 @@
 #include "trap/gpu/products/product_form.h"
 
+#include <cmath>
 #include <cstring>
 #include <memory>
 #include <random>
@@ -47,6 +48,11 @@ class ProductFormTest : public testing::Test {
     EXPECT_FALSE(memory_.Read(address, &value, 4));
     return value;
   }
+  // As the "kernel" makes it of what is there.
+  double Factor(uint64_t address) {
+    const float value = At(address);
+    return ToDouble(form_.factors, reinterpret_cast<const uint8_t*>(&value));
+  }
   static uint64_t Address(uint64_t base, const MatrixPlace& place, uint64_t batch, uint64_t side,
                           uint64_t k) {
     return base + batch * place.batch_stride +
@@ -67,7 +73,7 @@ class ProductFormTest : public testing::Test {
           const uint64_t a = Address(kA, form_.a, batch / form_.parts, x, k),
                          b = Address(kB, form_.b, batch / form_.parts, y, k);
           note(read, a), note(read, b);
-          sum += double{At(a)} * At(b);
+          sum += Factor(a) * Factor(b);
         }
         const uint64_t to =
             kResults + batch * form_.results.batch_stride + y * form_.results.stride + x * 4;
@@ -111,7 +117,7 @@ class ProductFormTest : public testing::Test {
     if (change_) change_(watched);
     const std::vector<uint32_t> pointers = {0, 8, 16, 24, 32};
     return FindProductForm({.sizes = {form_.x, form_.y, form_.depth, form_.batch},
-                            .factors = form_.factors,
+                            .factors = IsTf32(form_.factors) ? Number::kTf32 : form_.factors,
                             .parameters = parameters_,
                             .pointers = pointers},
                            watched, memory_, why_);
@@ -182,6 +188,27 @@ TEST_F(ProductFormTest, PartsOfTheDepth) {
     std::sort(watched[1].read.begin(), watched[1].read.end());
   };
   EXPECT_FALSE(Find());
+}
+
+TEST_F(ProductFormTest, HowFactorsBecomeTf32) {
+  FillAll();
+  form_.factors = Number::kTf32;
+  EXPECT_EQ(Find(), form_) << why_;
+  // Which of the two is told by a few numbers only.
+  for (const Number way : {Number::kTf32Even, Number::kTf32Away}) {
+    form_.factors = way;
+    const auto found = Find();
+    ASSERT_TRUE(found) << why_;
+    EXPECT_TRUE(found->factors == Number::kTf32Even || found->factors == Number::kTf32Away);
+  }
+  // Numbers of which nothing is to be cut off.
+  std::vector<float> values(4 * form_.x * form_.depth);
+  for (const uint64_t at : {kA, kB}) {
+    for (float& value : values) value = std::round(16 * normal_(random_));
+    memory_.Write(at, values.data(), 4 * values.size());
+  }
+  EXPECT_FALSE(Find());
+  EXPECT_EQ(why_, "its values do not say how it rounds them");
 }
 
 TEST_F(ProductFormTest, WhatIsAdded) {

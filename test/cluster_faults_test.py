@@ -13,6 +13,8 @@ import time
 import unittest
 
 PHANTORA_RUN, FAULTS = sys.argv[1:3]
+# Of phantora-run (docs/COMMAND_LINE.md).
+NCCL_FAILED = 71
 PYTHON = (pathlib.Path(os.environ.get("PHANTORA_CACHE") or pathlib.Path.home() / ".cache/phantora")
           / "venv/bin/python")
 TIMEOUT_SECONDS = 150
@@ -54,15 +56,15 @@ class FaultsTest(unittest.TestCase):
     # --- Ranks that do not agree ---------------------------------------------------
 
     def test_different_collectives(self):
-        self.fails("different_collectives", 1, "do not agree on collective 2",
+        self.fails("different_collectives", NCCL_FAILED, "do not agree on collective 2",
                    "rank 0, call 2 with this communicator: AllReduce of 1000 float32, sum",
                    "rank 1, call 2 with this communicator: Broadcast of 1000 float32, root 0")
 
     def test_different_sizes(self):
-        self.fails("different_sizes", 1, "AllReduce of 1000 float32, sum", "AllReduce of 1001 float32, sum")
+        self.fails("different_sizes", NCCL_FAILED, "AllReduce of 1000 float32, sum", "AllReduce of 1001 float32, sum")
 
     def test_different_roots(self):
-        self.fails("different_roots", 1, "Broadcast of 1000 float32, root 0", "Broadcast of 1000 float32, root 1")
+        self.fails("different_roots", NCCL_FAILED, "Broadcast of 1000 float32, root 0", "Broadcast of 1000 float32, root 1")
 
     # --- Ranks that wait in vain -----------------------------------------------------
 

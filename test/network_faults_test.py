@@ -15,6 +15,8 @@ import unittest
 
 PHANTORA_RUN, NCCL_PERF = sys.argv[1:3]
 TIMEOUT_SECONDS = 120
+# Of phantora-run (docs/COMMAND_LINE.md).
+NCCL_FAILED = 71
 # Two machines of two GPUs, in groups of their own, so that all between them goes over a spine.
 CLUSTER = """
 about: two machines, rails, spines
@@ -86,7 +88,7 @@ class NetworkFaultsTest(unittest.TestCase):
 
     def test_an_interface_that_dies_ends_the_run(self):
         run = self.start("{at_ms: 10, down: host 1 nic 1}")
-        self.assertEqual(run.returncode, 1, run.stdout + run.stderr)
+        self.assertEqual(run.returncode, NCCL_FAILED, run.stdout + run.stderr)
         for words in ("the network does not connect the ranks of communicator 1 of 4 ranks: host 0 has no way to host 1 "
                       "since host 1 NIC 1 to group 1 rail 1 failed at 10 ms (", "cluster.yaml:17)",
                       "  host 0: ranks 0 1\n  host 1: ranks 2 3\n", "It has stood still for 34.3597 s.",
@@ -100,7 +102,7 @@ class NetworkFaultsTest(unittest.TestCase):
                                alone + 3_000_000, delta=10)
         # By default NCCL waits 34 s.
         run = self.start("{at_ms: 10, down: host 1 nic 1}", "{at_ms: 3010, up: host 1 nic 1}", NCCL_IB_TIMEOUT="16")
-        self.assertEqual(run.returncode, 1)
+        self.assertEqual(run.returncode, NCCL_FAILED)
         self.assertIn("It has stood still for 2.14748 s", run.stderr)
 
     # --- Links that have less ------------------------------------------------------

@@ -13,8 +13,8 @@ case ${1:-} in
   -h | --help) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "$0" && exit 0 ;;
 esac
 out=${1:-dist}
-version=$(sed -n 's/^constexpr char kVersion\[\] = "\(.*\)";$/\1/p' tools/run/run_options.cc)
-[[ $version ]] || { echo "package.sh: tools/run/run_options.cc has no version" >&2; exit 1; }
+version=$(sed -n 's/^inline constexpr char kPhantoraVersion\[\] = "\(.*\)";$/\1/p' tools/version.h)
+[[ $version ]] || { echo "package.sh: tools/version.h has no version" >&2; exit 1; }
 programs=(phantora-run phantora-replay phantora-profile phantora-record)
 bazel build --ui_event_filters=-info "${programs[@]/#///tools:}"
 mkdir -p "$out"

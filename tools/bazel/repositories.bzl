@@ -31,12 +31,13 @@ def phantora_repositories():
     )
     pkg_config_repository(
         name = "system",
-        hint = "libcli11-dev liblz4-dev libseccomp-dev libyaml-cpp-dev libzstd-dev nlohmann-json3-dev",
+        hint = "libcli11-dev liblz4-dev libseccomp-dev libtomlplusplus-dev libyaml-cpp-dev libzstd-dev nlohmann-json3-dev",
         libs = {
             ":cli11": ["CLI11"],
             ":lz4": ["liblz4"],
             ":nlohmann_json": ["nlohmann_json"],
             ":seccomp": ["libseccomp"],
+            ":tomlplusplus": ["tomlplusplus"],
             ":yaml_cpp": ["yaml-cpp"],
             ":zstd": ["libzstd"],
         },

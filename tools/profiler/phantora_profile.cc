@@ -17,6 +17,7 @@
 #include "tools/executor/space_worker.h"
 #include "tools/profiler/profile_session.h"
 #include "tools/profiler/replay_worker.h"
+#include "tools/version.h"
 
 namespace phantora {
 namespace {
@@ -169,6 +170,7 @@ int main(int argc, char** argv) {
       "  phantora-profile missing.jsonl -o rows.tsv            (where the H200 is)\n"
       "  phantora-run --gpu h200-sxm5-141gb --rows rows.tsv -- python train.py",
       "phantora-profile");
+  app.set_version_flag("--version", absl::StrCat("phantora-profile ", phantora::kPhantoraVersion));
   const auto add_pool = [&options](CLI::App* to) {
     to->add_option("--pool-mib", options.pool_mib,
                    "GPU memory that stands in for all that kernels touch; several times the "
@@ -188,13 +190,15 @@ int main(int argc, char** argv) {
   app.add_flag("--any-gpu", options.any_gpu,
                "measure also if the GPU here is not the one that was emulated");
   add_pool(&app);
-  CLI::App* const worker = app.add_subcommand("worker", "the process that has the GPU");
+  // The empty group: they are for other processes of this program, and in no help.
+  CLI::App* const worker = app.add_subcommand("worker", "the process that has the GPU")->group("");
   add_pool(worker);
   CLI::App* const execute = app.add_subcommand(
       "execute", "executes kernels for a phantora-run --execute gpu, which talks to it");
   execute->add_option("--worker", options.worker, "command of its processes (default: itself)");
   CLI::App* const execute_worker =
-      app.add_subcommand("execute-worker", "the process that has the GPU for one of its contexts");
+      app.add_subcommand("execute-worker", "the process that has the GPU for one of its contexts")
+          ->group("");
   for (CLI::App* const each : {execute, execute_worker}) {
     each->add_option("--most-seconds", options.most_seconds,
                      "a kernel that runs for longer is given up, and its context with it")

@@ -22,6 +22,7 @@
 #include "tools/record/recording.h"
 #include "tools/record/recording_diff.h"
 #include "tools/record/stream_reader.h"
+#include "tools/version.h"
 
 namespace phantora::record {
 namespace {
@@ -185,6 +186,7 @@ int Main(int argc, char** argv) {
       "Writes down what a program and the NVIDIA driver say to each other, compares such\n"
       "recordings, and makes GPU personalities from them.",
       "phantora-record");
+  app.set_version_flag("--version", absl::StrCat("phantora-record ", kPhantoraVersion));
   app.require_subcommand(1);
 
   RecordOptions options;

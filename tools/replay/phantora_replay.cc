@@ -22,6 +22,7 @@
 #include "tools/replay/step_period.h"
 #include "tools/replay/step_record.h"
 #include "tools/replay/step_replay.h"
+#include "tools/version.h"
 
 namespace phantora {
 namespace {
@@ -304,6 +305,7 @@ int main(int argc, char** argv) {
       "same kind, with more ranks along its data parallel axis. Times are those of rank 0, memory\n"
       "is the most of any; speeds per GPU are relative to the first cluster.",
       "phantora-replay");
+  app.set_version_flag("--version", absl::StrCat("phantora-replay ", phantora::kPhantoraVersion));
   phantora::Options options;
   app.add_option("file", options.file, "the recording")->required();
   app.add_option("--cluster", options.clusters,

@@ -52,6 +52,7 @@ bool RanksForOpenMpi(const SessionOptions& options) {
 constexpr OptionEffect kEffects[] = {
     {"--trace", Simulated, kNeedsSimulatedTime},
     {"--report", Simulated, kNeedsSimulatedTime},
+    {"--out", Simulated, kNeedsSimulatedTime},
     {"--step-tokens", Simulated, kNeedsSimulatedTime},
     {"--record-step", Simulated, kNeedsSimulatedTime},
     {"--log-kernels", Simulated, kNeedsSimulatedTime},

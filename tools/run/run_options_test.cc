@@ -6,6 +6,7 @@
 #include <limits>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -47,7 +48,7 @@ void ExpectRefused(const std::string& line, const std::string& said) {
   EXPECT_TRUE(absl::StrContains(Refused(line), said)) << line << ": " << Refused(line);
 }
 
-std::string Help() { return ParseRunOptions({"--help"}).output; }
+std::string Help() { return ParseRunOptions({"--help-all"}).output; }
 
 TEST(RunOptionsTest, WithoutOptionsThereIsOneGpuInMeasuredTime) {
   const SessionOptions options = Accepted("");
@@ -288,6 +289,7 @@ TEST(RunOptionsTest, TheCommandIsWhatFollows) {
   const RunRequest none = ParseRunOptions({"--gpus", "2"});
   EXPECT_EQ(none.exit_status, kCannotSetUp);
   EXPECT_TRUE(absl::StrContains(none.errors, "phantora-run [OPTIONS] -- COMMAND"));
+  EXPECT_TRUE(absl::StrContains(none.errors, "error: there is no command"));
 }
 
 TEST(RunOptionsTest, UnknownOptionsAreRefused) {
@@ -319,17 +321,20 @@ TEST(RunOptionsTest, WhatIsExecutedIsAWordOrANumber) {
   ExpectRefused("--host-time real --execute all", "--execute");
 }
 
-TEST(RunOptionsTest, DoctorIsOursOnlyBeforeTheDashes) {
+TEST(RunOptionsTest, WordsOfOursAreOursOnlyBeforeTheDashes) {
   EXPECT_EQ(ParseRunOptions({"doctor"}).action, RunAction::kDoctor);
+  EXPECT_EQ(ParseRunOptions({"setup"}).action, RunAction::kSetup);
   for (const Arguments& arguments : {Arguments{"--", "doctor"}, Arguments{"-v", "--", "doctor"}}) {
     const RunRequest request = ParseRunOptions(arguments);
     EXPECT_EQ(request.action, RunAction::kSession);
     EXPECT_EQ(request.options.command, Arguments{"doctor"});
   }
-  EXPECT_EQ(ParseRunOptions({"doctor", "who"}).action, RunAction::kSession);
+  const RunRequest who = ParseRunOptions({"doctor", "who"});
+  EXPECT_EQ(who.exit_status, kCannotSetUp);
+  EXPECT_TRUE(absl::StrContains(who.errors, "'doctor' takes nothing")) << who.errors;
   const RunRequest options = ParseRunOptions({"--gpus", "2", "doctor"});
   EXPECT_EQ(options.exit_status, kCannotSetUp);
-  EXPECT_TRUE(absl::StrContains(options.errors, "doctor takes no options")) << options.errors;
+  EXPECT_TRUE(absl::StrContains(options.errors, "'doctor' takes no options")) << options.errors;
 }
 
 TEST(RunOptionsTest, ADryRunIsASessionThatStartsNothing) {
@@ -337,15 +342,55 @@ TEST(RunOptionsTest, ADryRunIsASessionThatStartsNothing) {
   ExpectRefused("--dry-run --host-time fixed --host-scale 2", "--host-scale");
 }
 
-TEST(RunOptionsTest, ClustersAreListed) {
+TEST(RunOptionsTest, WhatThereIsIsListed) {
+  for (const auto& [word, option, one] :
+       {std::tuple("clusters", "--cluster", "dgx-h100"),
+        std::tuple("gpus", "--gpu", "a100-sxm4-80gb"), std::tuple("drivers", "--driver", "")}) {
+    const RunRequest list = ParseRunOptions({word});
+    EXPECT_EQ(list.action, RunAction::kPrint);
+    EXPECT_EQ(list.exit_status, 0);
+    EXPECT_TRUE(absl::StrContains(list.output, one)) << list.output;
+    ExpectRefused(absl::StrCat(option, " list"),
+                  absl::StrCat("'phantora-run ", word, "' lists them"));
+  }
+}
+
+TEST(RunOptionsTest, ReportsAreCompared) {
   const RunRequest compared = ParseRunOptions({"--compare", "a", "b", "--gpus", "2"});
   EXPECT_NE(compared.exit_status, 0);
   EXPECT_NE(compared.errors.find("--gpus has no effect with --compare"), std::string::npos);
-  const RunRequest list = ParseRunOptions({"--cluster", "list"});
-  EXPECT_EQ(list.action, RunAction::kPrint);
-  EXPECT_EQ(list.exit_status, 0);
-  EXPECT_TRUE(absl::StrContains(list.output, "dgx-h100")) << list.output;
-  ExpectRefused("--cluster list", "runs no command");
+  for (const Arguments& arguments :
+       {Arguments{"--compare", "/no/a", "/no/b"}, Arguments{"compare", "/no/a", "/no/b"}}) {
+    const RunRequest missing = ParseRunOptions(arguments);
+    EXPECT_EQ(missing.exit_status, kCannotSetUp);
+    EXPECT_TRUE(absl::StrContains(missing.errors, "/no/a")) << missing.errors;
+  }
+  EXPECT_TRUE(absl::StrContains(ParseRunOptions({"compare", "a"}).errors, "takes two reports"));
+}
+
+TEST(RunOptionsTest, ManyOutputsHaveOneName) {
+  const SessionOptions options = Accepted("-o out");
+  EXPECT_EQ(options.report, "out");
+  EXPECT_EQ(options.trace, "out/trace.json");
+  EXPECT_EQ(Accepted("--out out --trace t").trace, "t");
+  ExpectRefused("-o out --host-time real", "--out needs simulated time");
+}
+
+TEST(RunOptionsTest, VariablesOfTheCommand) {
+  EXPECT_EQ(Accepted("--env A=1 --env B_2=x=y --gpus 2").environment,
+            (Arguments{"A=1", "B_2=x=y"}));
+  // What follows is the command's, not another variable.
+  const RunRequest request = ParseRunOptions({"--env", "A=1", "true", "B=2"});
+  EXPECT_EQ(request.options.command, (Arguments{"true", "B=2"}));
+  for (const char* variable : {"A", "=1", "1A=2", "A-B=1"}) {
+    ExpectRefused(absl::StrCat("--env ", variable), "is no NAME=VALUE");
+  }
+}
+
+TEST(RunOptionsTest, RanksOfAHostByOthersNames) {
+  for (const char* name : {"--ranks-per-host", "--nproc-per-node", "--ntasks-per-node"}) {
+    EXPECT_EQ(Accepted(absl::StrCat("--cluster dgx-h100 ", name, " 3")).job.ranks_per_host, 3);
+  }
 }
 
 TEST(RunOptionsTest, TheVersionAndHelpArePrinted) {
@@ -358,9 +403,9 @@ TEST(RunOptionsTest, TheVersionAndHelpArePrinted) {
 
 TEST(RunOptionsTest, HelpShowsWords) {
   const std::string help = Help();
-  for (const char* words :
-       {"auto|per-rank|per-host|once", "auto|on|off", "ours|native", "measured|learned|fixed|zero|real",
-        "BYTES|full", "prefix|merged|DIR", "--dry-run", "Exit status", "125"}) {
+  for (const char* words : {"auto|per-rank|per-host|once", "auto|on|off", "ours|native",
+                            "measured|learned|fixed|zero|real", "BYTES|full", "prefix|merged|DIR",
+                            "--dry-run", "Exit status", "125", "PHANTORA_CACHE"}) {
     EXPECT_TRUE(absl::StrContains(help, words)) << words;
   }
   // Names that CLI11 gives to types, maps and checks.

@@ -39,8 +39,8 @@ absl::StatusOr<RunOutputs> CheckAll(const SessionOptions& options) {
   // In the order of Open().
   OutputPaths paths;
   absl::Status status = paths.File(options.log_calls);
-  status.Update(paths.File(options.trace));
   status.Update(paths.Directory(options.report));
+  status.Update(paths.File(options.trace));
   for (const char* name : {"/report.json", "/report.html"}) {
     if (!options.report.empty()) status.Update(paths.File(options.report + name));
   }
@@ -79,12 +79,13 @@ absl::StatusOr<RunOutputs> RunOutputs::Open(const SessionOptions& options, const
   absl::Status status;
   if (!options.log_calls.empty())
     status.Update(Take(outputs.calls, CallLog::Open(options.log_calls)));
-  if (!options.trace.empty()) status.Update(Take(outputs.trace, TraceWriter::Open(options.trace)));
   unsetenv(kReportVariable);
   if (!options.report.empty()) {
     status.Update(Take(outputs.report, ReportFiles::Open(options.report)));
     setenv(kReportVariable, std::filesystem::absolute(options.report).c_str(), 1);
   }
+  // It may be in the directory of the report.
+  if (!options.trace.empty()) status.Update(Take(outputs.trace, TraceWriter::Open(options.trace)));
   if (!options.log_kernels.empty()) {
     status.Update(Take(outputs.kernels, KernelLog::Open(options.log_kernels, plan.profile.name)));
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <map>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -22,10 +23,33 @@ constexpr char kMapThreshold[] = "MALLOC_MMAP_THRESHOLD_", kLargePiece[] = "6553
 // heap: of 240 MiB in which ranks of PyTorch differ, 20 remain.
 constexpr char kHashSeed[] = "PYTHONHASHSEED", kSameHashes[] = "0";
 
-std::string Prepend(const std::string& directory, const char* variable) {
-  const char* old = std::getenv(variable);
-  return old == nullptr || *old == '\0' ? directory : absl::StrCat(directory, ":", old);
-}
+// What --env says.
+class GivenVariables {
+ public:
+  explicit GivenVariables(const SessionOptions& options) {
+    for (const std::string& variable : options.environment) {
+      const size_t end = variable.find('=');
+      values_[variable.substr(0, end)] = variable.substr(end + 1);
+    }
+  }
+
+  bool Has(const std::string& name) const { return values_.contains(name); }
+  const std::map<std::string, std::string>& values() const { return values_; }
+
+  // Of the command, if nothing else were set; nullptr for none.
+  const char* ValueOf(const std::string& name) const {
+    const auto given = values_.find(name);
+    return given != values_.end() ? given->second.c_str() : std::getenv(name.c_str());
+  }
+
+  std::string Prepend(const std::string& directory, const char* variable) const {
+    const char* old = ValueOf(variable);
+    return old == nullptr || *old == '\0' ? directory : absl::StrCat(directory, ":", old);
+  }
+
+ private:
+  std::map<std::string, std::string> values_;
+};
 
 bool SharesMemory(const SessionOptions& options, const std::optional<Job>& job) {
   if (!job || !options.simulated()) return false;
@@ -58,6 +82,11 @@ absl::StatusOr<RunPlan> RunPlan::Create(const SessionOptions& options) {
     auto planned = PlanJob(job_options, options.command);
     if (!planned.ok()) return planned.status();
     plan.job = *std::move(planned);
+    const GivenVariables given(options);
+    for (RankCommand& rank : plan.job->ranks) {
+      std::erase_if(rank.environment,
+                    [&](const auto& variable) { return given.Has(variable.first); });
+    }
     plan.cluster = plan.job->cluster;
   }
   auto profile = FindGpuProfile(plan.cluster.host.gpu);
@@ -74,17 +103,20 @@ LaunchOptions RunPlan::Launched(const SessionOptions& options,
                                 const std::vector<std::pair<int, int>>& rank_outputs) const {
   LaunchOptions launch;
   launch.command = options.command;
+  const GivenVariables given(options);
+  // Before those that extend what was given.
+  for (const auto& variable : given.values()) launch.environment.push_back(variable);
   launch.environment.emplace_back("LD_LIBRARY_PATH",
-                                  Prepend(driver.library_directory, "LD_LIBRARY_PATH"));
+                                  given.Prepend(driver.library_directory, "LD_LIBRARY_PATH"));
   if (!driver.program_directory.empty()) {
-    launch.environment.emplace_back("PATH", Prepend(driver.program_directory, "PATH"));
+    launch.environment.emplace_back("PATH", given.Prepend(driver.program_directory, "PATH"));
   }
   launch.same_addresses = share_memory || options.host_time.mode == HostTimeMode::kFixed ||
                           options.host_time.mode == HostTimeMode::kLearned;
   if (share_memory) {
     for (const auto& [name, value] :
          {std::pair(kMapThreshold, kLargePiece), std::pair(kHashSeed, kSameHashes)}) {
-      if (std::getenv(name) == nullptr) launch.environment.emplace_back(name, value);
+      if (given.ValueOf(name) == nullptr) launch.environment.emplace_back(name, value);
     }
   }
   if (!job) return launch;
@@ -102,6 +134,9 @@ std::string RunPlan::Describe(const SessionOptions& options) const {
       absl::StrFormat("%d x %s, driver %s from %s\n", hosts() * gpus_per_host(), profile.product,
                       driver.version.text, driver.library_directory);
   const std::string command = absl::StrJoin(options.command, " ");
+  if (!options.environment.empty()) {
+    absl::StrAppend(&text, "with ", absl::StrJoin(options.environment, " "), "\n");
+  }
   if (!job || job->ranks.empty()) {
     absl::StrAppend(&text, "would start, once", job ? absl::StrCat(" on ", job->hosts[0]) : "",
                     ": ", command, "\n");

@@ -32,7 +32,9 @@ namespace {
 constexpr int kCannotSetUp = 125;
 // UVM's, in which an offset is an address (uvm_device.h).
 constexpr rlim_t kLongestFile = rlim_t{1} << 47;
-constexpr int kNcclFailed = 1, kMemoryDiffered = 1;
+// Phantora's own, which no program is likely to end with (sysexits.h leaves them to nobody after
+// EX_SOFTWARE, 70, that of the guardian).
+constexpr int kNcclFailed = 71, kMemoryDiffered = 72;
 // Of processes that use a GPU in real time, where they wait by spinning.
 constexpr int kSpinnersNice = 19;
 
@@ -372,6 +374,7 @@ absl::StatusOr<std::unique_ptr<ExecutorClient>> StartWantedExecutor(const Sessio
 
 int RunSession(const SessionOptions& options) {
   SetLogLevel(options.verbose ? LogLevel::kInfo : LogLevel::kWarning);
+  if (!options.configured.empty()) LogSummary(options.configured);
   const auto profiler = StartWantedProfiler(options);
   if (!profiler.ok()) return Fail(profiler.status());
   const auto executor = StartWantedExecutor(options);

@@ -53,17 +53,22 @@ struct SessionOptions {
   // what a cost model says.
   std::optional<int64_t> kernel_microseconds;
   HostTime host_time = {.mode = HostTimeMode::kMeasured};
-  std::string host_profile;  // a file that is read, or else written; empty for none
+  std::string host_profile;   // a file that is read, or else written; empty for none
   bool measured_rows = true;  // prices use what was measured
   MissingKernelsOptions missing;
   std::string log_kernels;            // a file; empty for none
   std::string trace;                  // a file; empty for none
   std::string report;                 // a directory; empty for none
+  std::string out;                    // a directory for the two above; empty for none
   double step_tokens = 0;             // of all ranks together, for the report; 0: not said
   std::vector<std::string> compared;  // two reports; then nothing is run
   std::string record_step;            // a file; empty for none
   bool status = true;    // a status line, if stderr is a terminal and time is simulated
   bool dry_run = false;  // check everything, start nothing
+  std::vector<std::string> environment;  // of the command, NAME=VALUE
+  std::string config;                    // a file with options; empty for phantora.toml
+  bool no_config = false;
+  std::string configured;  // what came from it, in a sentence; empty for nothing
   std::vector<std::string> command;
 
   bool simulated() const { return host_time.mode != HostTimeMode::kReal; }

@@ -10,10 +10,10 @@
 namespace phantora {
 
 struct PythonCommand {
-  std::vector<std::string> interpreter;  // and its options
-  std::string kind;                      // of the program: "file", "module" (-m) or "code" (-c)
-  std::string program;
-  std::vector<std::string> arguments;
+  std::vector<std::string> interpreter = {};  // and its options
+  std::string kind = {};  // of the program: "file", "module" (-m) or "code" (-c)
+  std::string program = {};
+  std::vector<std::string> arguments = {};
 
   // Errors: it is no Python interpreter by its name, has no program on its command line, or options
   // that are not known to be followed by none.

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Builds Phantora's wheel, for machines without a compiler: pip install FILE, then phantora-run setup.
+# Builds Phantora's packages, for machines without a compiler: a wheel (pip install FILE) and one for Debian and Ubuntu
+# (apt install ./FILE), and after either phantora-run setup.
 #
 #   tools/package.sh [DIRECTORY]      (default: dist)
 #
-# It runs on amd64 systems with glibc 2.35 and GCC 12's C++ library (libstdc++6) or newer: Debian 12 and 13, Ubuntu 22.04
+# They run on amd64 systems with glibc 2.35 and GCC 12's C++ library (libstdc++6) or newer: Debian 12 and 13, Ubuntu 22.04
 # and 24.04. phantora-run setup takes apt there.
 # The same source gives the same bytes.
 set -euo pipefail
@@ -18,6 +19,7 @@ version=$(sed -n 's/^inline constexpr char kPhantoraVersion\[\] = "\(.*\)";$/\1/
 programs=(phantora-run phantora-replay phantora-profile phantora-record)
 bazel build --ui_event_filters=-info "${programs[@]/#///tools:}"
 mkdir -p "$out"
-python3 tools/package/wheel.py --version "$version" --out "$out" --binary "${programs[@]/#/bazel-bin/tools/}" \
-  --module tools/serving/{client,loads,phantora_load,server_metrics,summary}.py --setup tools/setup.sh \
-  --license LICENSE NOTICE
+for kind in wheel deb; do
+  python3 "tools/package/$kind.py" --version "$version" --out "$out" --binary "${programs[@]/#/bazel-bin/tools/}" \
+    --module tools/serving/{client,loads,phantora_load,server_metrics,summary}.py --setup tools/setup.sh --license LICENSE NOTICE
+done

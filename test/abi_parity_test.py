@@ -35,9 +35,10 @@ import abi_headers  # noqa: E402
 import abi_tree  # noqa: E402
 
 # Driver series -> suffix of what changed in it (abi_layouts' naming), oldest first.
-SERIES = {535: '', 550: '_V550', 580: '_V580'}
+SERIES = {series: '_V%d' % series for series in (535, 545, 550, 555, 560, 565, 570, 575, 580, 590, 595)}
+SERIES[535] = ''
 # Series whose headers tools/setup.sh does not fetch: compared where they are there.
-OPTIONAL_SERIES = {580}
+OPTIONAL_SERIES = {545, 560, 565, 570, 575, 580, 590, 595}
 HEADERS = ('nv_status.h', 'escapes.h', 'rm_classes.h', 'rm_controls.h', 'uvm_ioctl.h',
            'rm_control_names.h')
 MAX_REPORTED = 200
@@ -52,9 +53,11 @@ class Ours:
     self.constants = {}  # name -> Note
     self.records = {}  # name -> Note
     self.aliases = {}  # name -> (target, Note)
+    self.names = {}  # number -> names that it has in any series
     self.markers = {}  # (record, path) -> 'pointer' or 'fd'
     for header in HEADERS:
       self._scan(header)
+    self._scan_names('rm_control_names.cc')
     source, binary = os.path.join(scratch, 'ours.cc'), os.path.join(scratch, 'ours.o')
     with open(source, 'w') as f:
       f.write(self.includes())
@@ -79,12 +82,12 @@ class Ours:
         origin = m.group(1)
       elif re.match(r'// Class numbers, from ', line):
         origin = abi_headers.CLASS
-      elif not stack and (m := re.match(r'// (since|until|only|except) (\d+)$', line)):
-        pending = (m.group(1), int(m.group(2)))
-      elif m := re.match(r'inline constexpr uint(32|64)_t (\w+) =', line):
-        note = re.search(r'// (since|until|only|except) (\d+)$', line)
-        self.constants[m.group(2)] = Note(where, origin,
-                                          (note.group(1), int(note.group(2))) if note else None)
+      elif not stack and (m := re.match(PRESENCE + '$', line)):
+        pending = presence(m)
+      elif m := re.match(r'inline constexpr uint(32|64)_t (\w+) = (0x[0-9a-f]+|\d+);', line):
+        note = re.search(PRESENCE + '$', line)
+        self.constants[m.group(2)] = Note(where, origin, presence(note) if note else None)
+        self.names.setdefault(int(m.group(3), 0), set()).add(base_name(m.group(2))[0])
       elif m := re.match(r'using (\w+) = (\w+);', line):
         self.aliases[m.group(1)] = (m.group(2), Note(where, origin, pending))
         pending = None
@@ -107,6 +110,18 @@ class Ours:
         found[-1].append((m.group(1), m.group(2)))
       elif stack and not re.match(r'\s*\w+ \w+(\[\d+\])*;$', line):
         raise SystemExit('%s: cannot read %r' % (where, line))
+
+  def _scan_names(self, source):
+    """Names that a number had in other series than the one whose name is looked up."""
+    others = []
+    with open(os.path.join(self.directory, source)) as f:
+      for line in f:
+        if m := re.match(r'\s*// Also (\w+)\.$', line):
+          others.append(m.group(1))
+        elif m := re.match(r'\s*\{(0x[0-9a-f]+), "(\w+)"\},$', line):
+          if others:
+            self.names.setdefault(int(m.group(1), 0), set()).update(others + [m.group(2)])
+          others = []
 
   def _lines(self, header):
     """(place, line), with the declarations that clang-format wrapped put back on one line."""
@@ -147,6 +162,14 @@ class Ours:
     return found
 
 
+# Which series have something, in a comment of a generated header.
+PRESENCE = r'// (since|until|only|in) (\d+(?: \d+)*)'
+
+
+def presence(match):
+  return match.group(1), [int(number) for number in match.group(2).split()]
+
+
 class Note:
   """Where something of trap/abi is, which file it came from, which series have it."""
 
@@ -156,9 +179,9 @@ class Note:
   def in_series(self, series):
     if self.series is None:
       return True
-    kind, number = self.series
-    return {'since': series >= number, 'until': series <= number, 'only': series == number,
-            'except': series != number}[kind]
+    kind, numbers = self.series
+    return {'since': series >= numbers[0], 'until': series <= numbers[0], 'only': series == numbers[0],
+            'in': series in numbers}[kind]
 
 
 def base_name(name):
@@ -275,7 +298,9 @@ class Comparison:
       self.error(where, '%s is %s, trap/abi has %s' % (key, value, mine))
     for key, (where, allowed) in names.items():
       self.checked += 1
-      if right.get(key) not in allowed:
+      # A number may have had another name in another series.
+      number = int(re.search(r'0x[0-9a-f]+', key).group(), 16)
+      if right.get(key) not in allowed | self.ours.names.get(number, set()):
         self.error(where, '%s is %s, the look-up says %s' % (key, ' or '.join(sorted(allowed)),
                                                            right.get(key)))
 
@@ -352,6 +377,8 @@ class Comparison:
     listed = self.tree.listed_classes()
     for name, mine in chosen.items():
       note = self.ours.constants[mine]
+      if name in self.ours.constants:  # which says when the constant was dropped
+        note = Note(note.where, note.origin, self.ours.constants[name].series)
       macro = self.tree.macros.get(name) or self.tree.enumerators.get(name)
       ranged = re.fullmatch(r'(\w+)_(SHIFT|MASK)', name)
       if macro is not None and isinstance(macro.value, int) or name in status:

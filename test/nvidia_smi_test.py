@@ -13,7 +13,7 @@ import sys
 import unittest
 
 PHANTORA_RUN, NVML_CHECK = sys.argv[1:3]
-DRIVERS = ("535.261.03", "550.163.01")
+DRIVERS = ("535.261.03", "550.163.01", "555.58.02")
 
 
 class Gpu:

@@ -29,7 +29,7 @@ def phantora_test(
         **kwargs
     )
 
-def conformance_test(gpu, driver, host_time = "real", checked = False):
+def conformance_test(gpu, driver, host_time = "real", checked = False, tags = []):
     """All of test/tracees on one personality, driver version and mode of host time; `checked`: with
     --check-gpu-memory."""
     suffix = ("" if host_time == "real" else "_" + host_time) + ("_checked" if checked else "")
@@ -46,6 +46,7 @@ def conformance_test(gpu, driver, host_time = "real", checked = False):
             "program_runner.py",
             "//test/tracees:all_tracees",
         ],
+        tags = tags,
         # With fixed time, illegal_access and kill_child take a minute each; the others share the processors.
         size = "large",
         exclusive = host_time != "real",

@@ -2,10 +2,12 @@
 # Sets up what Phantora needs; quick when everything is there.
 #
 #   tools/setup.sh [all|system|drivers|python|build]
+#   tools/setup.sh drivers VERSION...
 #   tools/setup.sh framework NAME
 #
 #   system    build tools and libraries from Debian (the only step that may need root)
-#   drivers   NVIDIA's user-mode driver libraries and headers, unpacked and never installed
+#   drivers   NVIDIA's user-mode driver libraries and headers, unpacked and never installed: three versions from Debian, or
+#             those that are named, of which Ubuntu has the newer ones
 #   python    a virtual environment with the pinned PyTorch of tools/setup/requirements.txt
 #   build     bazel-bin/tools/phantora-run
 #   framework an environment of its own with what tools/setup/frameworks/NAME.txt lists, in frameworks/NAME
@@ -13,6 +15,7 @@
 #
 # PHANTORA_CACHE          where drivers and Python packages go (default ~/.cache/phantora)
 # PHANTORA_DEBIAN_MIRROR  a Debian mirror's URI, for systems whose apt does not name one
+# PHANTORA_UBUNTU_MIRROR  an Ubuntu mirror's URI (default http://archive.ubuntu.com/ubuntu)
 set -euo pipefail
 
 readonly system_packages=(
@@ -29,6 +32,21 @@ readonly optional_packages=(libopenblas0-pthread)
 readonly driver_table=(
   "535.261.03 1 bookworm"
   "550.163.01 2 trixie"
+  "555.58.02 4 experimental"
+)
+# Of a package's default; a source tree's tests use the others of Debian's, too.
+readonly package_drivers=(535.261.03 550.163.01)
+# Driver version, series in Ubuntu's pool, revision, hashes (SHA-256) of libnvidia-compute and nvidia-utils: Debian does not
+# have Ubuntu's keys. Of releases of Ubuntu, not their updates, so that they stay there.
+readonly ubuntu_drivers=(
+  "545.29.06 545 0ubuntu0.22.04.2 1abd5bf3b9e17559e961b9b320f5c15b5f266b979ecbf68aca5783abf1f05e8a
+   815a5e531e5c5595bed19288c604a16b1f495eca172f9dd52f3efd8758609c90"
+  "570.133.07 570 0ubuntu2 6ca0998a4f1aec80b86296dfe9a0e1dc069c245150dd47bbf13a22fe86e843b1
+   673316d7d777a4d2847e7187c57ddefc381931024eedb16a4ead3871f082ef16"
+  "580.142 580 0ubuntu3 9a7380e0e8486df133493a18f6187fa5fc5a6fdcd45d986e45fcc3c7e59d206c
+   20719368086106c202ab501b3c98dfa940555f88e08d87ce32907b448b5c72fd"
+  "595.58.03 595 0ubuntu2 c96e0a3378b975125aefb7f34c96bb99d6297afd9af18cb0037cb6d71523373a
+   97bc8e8e13f5cf00b46d9db71bb0ab434c3578fc237a1481595e993f62a2647f"
 )
 readonly driver_packages=(
   libcuda1 libnvidia-ml1 libnvidia-ptxjitcompiler1 libnvidia-nvvm4 nvidia-smi nvidia-open-kernel-source
@@ -251,15 +269,14 @@ arrange_packages() {
     mv "$open/common/inc" "$to/src/kernel-open/common/"
 }
 
-# check_driver <folder> <version>: is everything there, and of that version?
+# check_driver <folder> <version> [source file]: is everything there, and of that version?
 check_driver() {
-  local library file
+  local library file sources=(${3:+"$3"})
   for library in "${driver_libraries[@]}"; do
     file=$1/lib/${library%.so.*}.so.$2
     [[ -s $file && $1/lib/$library -ef $file ]] || { say "$file is missing"; return 1; }
   done
-  for file in lib/libcuda.so.1 lib/libnvidia-ml.so.1 bin/nvidia-smi src/kernel-open/Kbuild; do
-    [[ $file != src/* ]] || in_source_tree || continue
+  for file in lib/libcuda.so.1 lib/libnvidia-ml.so.1 bin/nvidia-smi "${sources[@]}"; do
     file=$1/$file
     grep -qaF "$2" "$file" || { say "$file is not of version $2"; return 1; }
   done
@@ -271,9 +288,29 @@ install_driver() {
   say "fetching NVIDIA's driver libraries $version from Debian $release (about 65 MB)"
   update_apt || return
   (cd "$scratch" && fetch_packages "$version" "$2" && arrange_packages "$scratch/new") || return
-  check_driver "$scratch/new" "$version" || return
+  check_driver "$scratch/new" "$version" "$(! in_source_tree || echo src/kernel-open/Kbuild)" || return
   echo "$driver_layout" >"$scratch/new/.complete"
   rm -rf "${cache:?}/drivers/$version" && mv "$scratch/new" "$cache/drivers/$version"
+}
+
+# install_ubuntu_driver <version> <series> <revision> <hash> <hash>
+install_ubuntu_driver() {
+  local version=$1 series=$2 file to=$scratch/new hashes=("$4" "$5") package
+  local pool=${PHANTORA_UBUNTU_MIRROR:-http://archive.ubuntu.com/ubuntu}/pool/restricted/n/nvidia-graphics-drivers-$series
+  say "fetching NVIDIA's driver libraries $version from Ubuntu (about 60 MB)"
+  cd "$scratch" || return
+  for package in libnvidia-compute nvidia-utils; do
+    file=$package-${series}_$version-${3}_amd64.deb
+    run_logged "download-$version" /usr/lib/apt/apt-helper download-file "$pool/$file" "$file" "SHA256:${hashes[0]}" || return
+    dpkg-deb --extract "$file" unpacked || return
+    hashes=("${hashes[@]:1}")
+  done
+  mkdir -p "$to"/{lib,bin}
+  cp -a unpacked/usr/lib/x86_64-linux-gnu/*.so* "$to/lib/" && cp -a unpacked/usr/bin/nvidia-smi "$to/bin/" &&
+    cp "unpacked/usr/share/doc/libnvidia-compute-$series/copyright" "$to/LICENSE" || return
+  check_driver "$to" "$version" || return
+  echo "$driver_layout" >"$to/.complete"
+  rm -rf "${cache:?}/drivers/$version" && mv "$to" "$cache/drivers/$version"
 }
 
 # install_headers <version> <revision>: the structures' headers that only the
@@ -316,13 +353,40 @@ setup_driver() {
     "(tried once a day; to try now: rm $dir/src/.headers-tried)"
 }
 
-setup_drivers() {
-  local row fields some=
-  [[ $(dpkg --print-architecture 2>/dev/null) == amd64 ]] || die "Phantora runs on amd64 only"
-  mkdir -p "$cache/drivers"
+# setup_one_driver <version>
+setup_one_driver() {
+  local row fields
   for row in "${driver_table[@]}"; do
     read -ra fields <<<"$row"
-    locked setup_driver "${fields[@]}" && some=1
+    [[ ${fields[0]} != "$1" ]] || { locked setup_driver "${fields[@]}" && return; }
+  done
+  for row in "${ubuntu_drivers[@]}"; do
+    read -ra fields <<<"${row//$'\n'/ }"
+    [[ ${fields[0]} == "$1" ]] || continue
+    is_complete "$cache/drivers/$1" || locked install_ubuntu_driver "${fields[@]}" || { say "warning: no driver $1"; return 1; }
+    return
+  done
+}
+
+known_drivers() {
+  local row
+  for row in "${driver_table[@]}" "${ubuntu_drivers[@]}"; do echo "${row%% *}"; done
+}
+
+# setup_drivers [version...]
+setup_drivers() {
+  local version some= wanted=("$@")
+  [[ $(dpkg --print-architecture 2>/dev/null) == amd64 ]] || die "Phantora runs on amd64 only"
+  for version in "${wanted[@]}"; do
+    known_drivers | grep -qxF -e "$version" || die "no driver $version is known to be fetched from anywhere" \
+      "There are $(known_drivers | xargs). Others that are here: 'phantora-run --driver DIRECTORY'."
+  done
+  if ((${#wanted[@]} == 0)); then
+    if in_source_tree; then mapfile -t wanted < <(printf '%s\n' "${driver_table[@]%% *}"); else wanted=("${package_drivers[@]}"); fi
+  fi
+  mkdir -p "$cache/drivers"
+  for version in "${wanted[@]}"; do
+    setup_one_driver "$version" && some=1
   done
   [[ $some ]] || die "no version of NVIDIA's driver libraries is ready" \
     "The lines above say why. Behind a proxy, set http_proxy or apt's Acquire::http::Proxy;" \
@@ -418,18 +482,19 @@ report_ready() {
 
 # Of an installed package: NVIDIA's libraries are all that it lacks.
 main_of_package() {
-  [[ ${1:-drivers} == drivers && $# -le 1 ]] || die "phantora-run setup takes no arguments"
+  [[ ${1:-drivers} == drivers ]] || die "phantora-run setup takes versions of the driver"
   command -v apt-get >/dev/null || die "NVIDIA's driver libraries come from Debian, by apt, which this system does not have" \
     "Copy the drivers folder of another machine's cache to $cache, or give 'phantora-run --driver DIRECTORY'."
   mkdir -p "$cache/logs" || die "cannot write to $cache; set PHANTORA_CACHE to a folder of yours"
-  setup_drivers
+  setup_drivers "${@:2}"
   say "ready: drivers $(cd "$cache/drivers" && echo [0-9]*)"
 }
 
 main() {
-  local usage="usage: tools/setup.sh [all|system|drivers|python|build], or tools/setup.sh framework NAME"
+  local usage="usage: tools/setup.sh [all|system|drivers [VERSION...]|python|build], or tools/setup.sh framework NAME"
   case ${1:-all} in
-    all | system | drivers | python | build) (($# <= 1)) || die "$usage" ;;
+    drivers) ;;
+    all | system | python | build) (($# <= 1)) || die "$usage" ;;
     framework) (($# == 2)) || die "$usage" ;;
     *) die "no step named '$1'" "$usage" ;;
   esac

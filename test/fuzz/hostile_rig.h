@@ -86,7 +86,7 @@ class Rig {
     Rm(NV_ESC_RM_FREE, &call, sizeof call);
   }
   uint32_t AllocMemory(uint32_t class_id, uint64_t size) {
-    NV_MEMORY_ALLOCATION_PARAMS_V550 params{};  // longer than 535's
+    NV_MEMORY_ALLOCATION_PARAMS_V545 params{};  // longer than 535's
     params.size = size;
     return Alloc(device, 0, class_id, &params);
   }

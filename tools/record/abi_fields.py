@@ -120,15 +120,16 @@ def control_names(path):
 
 def control_records(parser, names):
     """(command, record) of every control whose parameters are known; newer layouts last."""
-    rows = []
+    rows, later = [], {}
+    for name in sorted(parser.by_name):
+        if match := re.fullmatch(r"(\w+)_V\d+", name):
+            later.setdefault(match.group(1), []).append(name)
     for number, name in control_names(names):
         candidates = [name + "_PARAMS", name.replace("_CTRL_CMD_", "_CTRL_") + "_PARAMS",
                       name.replace("_CTRL_CMD_", "_") + "_PARAMS", OTHER_NAMES.get(name)]
         for candidate in candidates:
             if candidate in parser.by_name:
-                rows += [(int(number, 16), parser.by_name[versioned])
-                         for versioned in (candidate, candidate + "_V550")
-                         if versioned in parser.by_name]
+                rows += [(int(number, 16), parser.by_name[version]) for version in [candidate, *later.get(candidate, [])]]
                 break
     return sorted(rows, key=lambda row: row[0])
 
@@ -229,8 +230,7 @@ def write_uvm(parser, out):
         record = parser.by_name.get(name + "_PARAMS")
         if record is None or not name.startswith("UVM_"):
             continue
-        newer = parser.by_name.get(name + "_PARAMS_V550", record)
-        out.write('{0x%x, "%s", %d, %d},\n' % (number, name + "_PARAMS", record.size, newer.size))
+        out.write('{0x%x, "%s", LargestLayout<abi::%s>()},\n' % (number, name + "_PARAMS", name + "_PARAMS"))
 
 
 def main():

@@ -28,6 +28,7 @@
 #include "trap/abi/generated/rm_control_names.h"
 #include "trap/abi/generated/rm_controls.h"
 #include "trap/abi/generated/uvm_ioctl.h"
+#include "trap/rm/driver_version.h"
 
 namespace phantora::record {
 namespace {
@@ -65,13 +66,29 @@ constexpr EscapeRecord kEscapeRecords[] = {
     {abi::NV_ESC_RM_UPDATE_DEVICE_MAPPING_INFO, "NVOS56_PARAMETERS"},
 };
 
+// What a branch calls a structure that it has changed.
+std::string NameIn(DriverAbi abi, const std::string& name) {
+  return absl::StrCat(name, "_V", static_cast<int>(abi));
+}
+
 // A structure of that size, as some driver version has it.
 const AbiRecord* RecordOfSize(const std::string& name, uint64_t bytes) {
-  for (const char* version : {"", "_V550"}) {
-    const AbiRecord* record = FindRecord(name + version);
+  const AbiRecord* record = FindRecord(name);
+  if (record != nullptr && record->bytes == bytes) return record;
+  for (const DriverAbi abi : kDriverAbis) {
+    record = FindRecord(NameIn(abi, name));
     if (record != nullptr && record->bytes == bytes) return record;
   }
   return nullptr;
+}
+
+// As that branch has it.
+const AbiRecord* RecordOf(DriverAbi abi, const std::string& name) {
+  for (size_t index = IndexOf(abi); index > 0; --index) {
+    const AbiRecord* record = FindRecord(NameIn(kDriverAbis[index], name));
+    if (record != nullptr) return record;
+  }
+  return FindRecord(name);
 }
 
 const AbiRecord* EscapeLayout(uint32_t number, uint64_t bytes) {
@@ -160,7 +177,7 @@ class Normaliser {
       return false;
     }
     recording_.driver = version;
-    since_550_ = branch >= 550;
+    abi_ = NearestAbi(branch);
     return true;
   }
 
@@ -302,10 +319,7 @@ class Normaliser {
     call->result = ResultOf(raw, own, status_offset);
   }
 
-  const AbiRecord* LayoutOf(const BlockSize& block) const {
-    const uint32_t bytes = since_550_ ? block.since_550 : block.oldest;
-    return RecordOfSize(block.name, bytes);
-  }
+  const AbiRecord* LayoutOf(const BlockSize& block) const { return RecordOf(abi_, block.name); }
 
   // Where the status of a block lies; past any block if there is none.
   static uint64_t StatusOffset(const AbiRecord* record) {
@@ -415,7 +429,7 @@ class Normaliser {
   }
 
   const std::vector<RawProcess>& processes_;
-  bool since_550_ = true;  // the driver's version; the newest layouts if it is not known
+  DriverAbi abi_ = DriverAbi::k550;  // of the recorded driver, once its version is known
   Masks masks_;
   // The number of the process at hand.
   int number_ = 0;

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -20,6 +21,9 @@ namespace fs = std::filesystem;
 constexpr const char* kSystemDirectories[] = {"/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib",
                                               "/usr/local/nvidia/lib64",
                                               "/usr/lib/x86_64-linux-gnu/nvidia/current"};
+
+// Recorded on a real GPU, and what all tests run with.
+constexpr char kDefaultVersion[] = "550.163.01";
 
 // "550.163.01" from libcuda.so.550.163.01, which libcuda.so.1 links to.
 std::optional<std::string> VersionOf(const fs::path& libcuda) {
@@ -98,18 +102,26 @@ absl::StatusOr<DriverLibraries> FindDriverLibraries(const std::string& wanted, b
                      "/drivers (there: ", cached.empty() ? "nothing" : absl::StrJoin(cached, ", "),
                      "). Run ", SetupCommand(), ", or give the directory of its libcuda.so.1"));
   }
+  absl::StatusOr<DriverLibraries> never_run = absl::NotFoundError("");
   for (const char* directory : kSystemDirectories) {
     auto found = FromDirectory(directory, force, true);
+    if (found.ok() && found->version.evidence == DriverEvidence::kHeaders) {
+      never_run = std::move(found);
+      continue;
+    }
     if (found.ok()) return found;
     if (absl::IsUnimplemented(found.status())) {
       LogInfo(absl::StrCat("the installed ", std::string(found.status().message()),
                            "; looking for another"));
     }
   }
-  for (const std::string& version : cached) {
+  std::vector<std::string> in_order = {kDefaultVersion};
+  in_order.insert(in_order.end(), cached.begin(), cached.end());
+  for (const std::string& version : in_order) {
     auto found = FromDirectory(CachedDirectory(version), force, false);
     if (found.ok()) return found;
   }
+  if (never_run.ok()) return never_run;
   return absl::NotFoundError(
       absl::StrCat("no NVIDIA driver libraries: none with a tested version is installed, and ",
                    CacheDirectory(), "/drivers has none. Run ", SetupCommand()));

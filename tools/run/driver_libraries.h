@@ -18,9 +18,9 @@ struct DriverLibraries {
   bool installed;                 // the system's own
 };
 
-// `wanted` is "auto" (the installed driver if its version is known, else the
-// newest one that tools/setup.sh has put into the cache), a version, or a
-// directory that holds libcuda.so.1. Errors say what was looked at.
+// `wanted` is "auto" (the installed driver if one of its branch was ever run
+// here, else of what tools/setup.sh has put into the cache 550.163.01, or the
+// newest), a version, or a directory that holds libcuda.so.1. Errors say what was looked at.
 absl::StatusOr<DriverLibraries> FindDriverLibraries(const std::string& wanted, bool force_abi);
 
 // $PHANTORA_CACHE, or ~/.cache/phantora.

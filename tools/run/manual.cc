@@ -15,7 +15,7 @@ namespace {
 
 constexpr OwnCommand kOwnCommands[] = {
     {"doctor", "", "check whether this machine can, and say what is weaker on it"},
-    {"setup", "", "fetch NVIDIA's driver libraries, which a package does not have"},
+    {"setup", "[VERSION...]", "fetch NVIDIA's driver libraries, which a package does not have"},
     {"gpus", "", "list the GPUs of --gpu"},
     {"clusters", "", "list the clusters of --cluster"},
     {"drivers", "", "list the driver libraries that are here"},

@@ -36,6 +36,7 @@ TEST(ManualTest, HelpNamesOptionsThatThereAre) {
 
 TEST(ManualTest, EveryOwnCommandIsOne) {
   for (const OwnCommand& command : OwnCommands()) {
+    if (command.name == "setup") continue;  // takes any number
     const RunRequest request = ParseRunOptions({std::string(command.name), "a", "b", "c"});
     EXPECT_TRUE(absl::StrContains(request.errors, absl::StrCat("'", command.name, "' takes ")))
         << request.errors;

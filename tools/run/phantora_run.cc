@@ -12,7 +12,7 @@ int main(int argc, char** argv) {
     case phantora::RunAction::kDoctor:
       return phantora::RunDoctor();
     case phantora::RunAction::kSetup:
-      return phantora::RunSetup();
+      return phantora::RunSetup(request.arguments);
     case phantora::RunAction::kSession:
       return phantora::RunSession(request.options);
     case phantora::RunAction::kPrint:

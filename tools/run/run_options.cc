@@ -225,7 +225,7 @@ RunRequest Parser::DoOwn(const Words& words) {
   const std::string otherwise =
       absl::StrCat("; 'phantora-run -- ", name, "' runs a command of that name");
   if (AnyOption()) return Refused(absl::StrCat("'", name, "' takes no options", otherwise));
-  if (words.size() != 1 + arguments) {
+  if (words.size() != 1 + arguments && name != "setup") {
     const char* const takes = name == "compare"      ? "two reports, directories of --report"
                               : name == "completion" ? "the shell: bash, zsh or fish"
                                                      : "nothing";
@@ -234,6 +234,7 @@ RunRequest Parser::DoOwn(const Words& words) {
   RunRequest request;
   if (name == "doctor" || name == "setup") {
     request.action = name == "doctor" ? RunAction::kDoctor : RunAction::kSetup;
+    request.arguments.assign(words.begin() + 1, words.end());
     return request;
   }
   if (name == "compare") return Compare(words[1], words[2]);

@@ -21,10 +21,11 @@ enum class RunAction {
 
 struct RunRequest {
   RunAction action = RunAction::kPrint;
-  SessionOptions options;  // of kSession
-  int exit_status = 0;     // of kPrint, as are the texts below
-  std::string output;      // for standard output: help, the version, the clusters
-  std::string errors;      // for standard error
+  SessionOptions options;              // of kSession
+  std::vector<std::string> arguments;  // of kSetup: the driver's versions; none for the usual ones
+  int exit_status = 0;                 // of kPrint, as are the texts below
+  std::string output;                  // for standard output: help, the version, the clusters
+  std::string errors;                  // for standard error
 };
 
 // `arguments` are those of phantora-run, without its own name. What cannot be understood, options

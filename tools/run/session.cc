@@ -249,6 +249,19 @@ absl::Status Session::Launch() {
         "the memory of the program cannot be read (process_vm_readv is forbidden): see "
         "'phantora-run doctor'");
   }
+  const DriverVersion& driver = plan_.driver.version;
+  if (driver.evidence == DriverEvidence::kHeaders) {
+    LogWarning(absl::StrCat("driver ", driver.text,
+                            ": its interface is known from published headers alone; no libraries "
+                            "of its branch were ever run here"));
+  } else if (!driver.differs.empty()) {
+    // A call that such a structure is of is told when it is made.
+    LogInfo(absl::StrCat("driver ", driver.text, " is served as others of its branch, but has ",
+                         "another ", driver.differs));
+  } else if (!driver.compared) {
+    LogInfo(absl::StrCat("driver ", driver.text,
+                         ": its headers were not compared with those of its branch"));
+  }
   LogInfo(absl::StrFormat("%d x %s, driver %s from %s", plan_.hosts() * plan_.gpus_per_host(),
                           plan_.profile.product, plan_.driver.version.text,
                           plan_.driver.library_directory));

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <string>
 #include <system_error>
+#include <vector>
 
 namespace phantora {
 namespace {
@@ -31,7 +32,7 @@ std::string SetupCommand() {
   return Script().empty() ? "tools/setup.sh drivers" : "phantora-run setup";
 }
 
-int RunSetup() {
+int RunSetup(const std::vector<std::string>& versions) {
   const std::string script = Script();
   if (script.empty()) {
     std::fputs(
@@ -40,7 +41,11 @@ int RunSetup() {
         stderr);
     return kCannotSetUp;
   }
-  execlp("bash", "bash", script.c_str(), "drivers", static_cast<char*>(nullptr));
+  std::vector<char*> words = {const_cast<char*>("bash"), const_cast<char*>(script.c_str()),
+                              const_cast<char*>("drivers")};
+  for (const std::string& version : versions) words.push_back(const_cast<char*>(version.c_str()));
+  words.push_back(nullptr);
+  execvp("bash", words.data());
   std::fprintf(stderr, "phantora-run: bash, which runs %s, cannot be started: %s\n", script.c_str(),
                std::strerror(errno));
   return kCannotSetUp;

@@ -3,6 +3,7 @@
 #define PHANTORA_TOOLS_RUN_SETUP_H_
 
 #include <string>
+#include <vector>
 
 namespace phantora {
 
@@ -11,7 +12,7 @@ std::string SetupCommand();
 
 // NVIDIA's driver libraries, into the user's cache, by the script that the package has
 // (tools/setup.sh). Returns only if there is none, or it cannot be started: 125, after a message.
-int RunSetup();
+int RunSetup(const std::vector<std::string>& versions);
 
 }  // namespace phantora
 

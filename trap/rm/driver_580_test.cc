@@ -177,7 +177,7 @@ TEST_F(Driver580Test, MultiprocessorsSayWhichHalfAndClusterTheyAreIn) {
 }
 
 TEST_F(Driver580Test, EccCoversTheUnitsOfAnH100) {
-  const auto ecc = Query<NV2080_CTRL_GPU_QUERY_ECC_STATUS_PARAMS_V580>(
+  const auto ecc = Query<NV2080_CTRL_GPU_QUERY_ECC_STATUS_PARAMS_V565>(
       subdevice_, NV2080_CTRL_CMD_GPU_QUERY_ECC_STATUS);
   const std::array<size_t, 3> without = {2, 6, 25};
   for (const size_t unit : without) EXPECT_EQ(ecc.units[unit].enabled, 0) << unit;

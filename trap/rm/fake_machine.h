@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "clock/time_source.h"
 #include "profiles/gpu/gpu_profile.h"
 #include "trap/files/device_file.h"
@@ -53,10 +54,7 @@ class FakeCall : public CallContext {
 struct FakeMachine {
   FakeMachine(const std::string& gpu, DriverAbi abi)
       : machine{.profile = *FindGpuProfile(gpu),
-                .driver = {abi == DriverAbi::k580   ? "580.159.04"
-                           : abi == DriverAbi::k550 ? "550.163.01"
-                                                    : "535.261.03",
-                           abi},
+                .driver = {absl::StrCat(static_cast<int>(abi), ".1"), abi},
                 .gpus = {},
                 .events = &events,
                 .scheduler = &scheduler,

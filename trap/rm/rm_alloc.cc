@@ -206,6 +206,21 @@ uint32_t Event(AllocRequest& request, NV0005_ALLOC_PARAMETERS& params) {
 // (cl00de.h RUSD_SEQ_DATA_VALID).
 constexpr uint64_t kRusdSequenceStart = 0xff00000000000000;
 
+// Where each branch has the size of BAR1, and what says that no error has been contained.
+template <typename Layout>
+bool FillSharedData(MemoryObject& memory, uint32_t bar1_kib) {
+  Layout data = {};
+  if constexpr (requires { data.bar1MemoryInfo.bar1Size; }) {
+    data.bar1MemoryInfo = {kRusdSequenceStart, bar1_kib, bar1_kib};
+  } else if constexpr (requires { data.bar1Size; }) {
+    data.bar1Size = data.bar1AvailSize = bar1_kib;
+  }
+  if constexpr (requires { data.shadowErrCont.lastModifiedTimestamp; }) {
+    data.shadowErrCont.lastModifiedTimestamp = kRusdSequenceStart;
+  }
+  return memory.Write(0, &data, sizeof data);
+}
+
 // Shared read-only GPU state (cl00de.h), of which NVML 550 takes the size of BAR1
 // (kern_bus.c kbusUpdateRusdStatistics). libcuda 580 maps it, too; what it reads there is not
 // known, so that what would say "no error" is valid. The polled values, and the memory's use, which
@@ -216,15 +231,12 @@ uint32_t SharedUserData(AllocRequest& request) {
   if (status != NV_OK || !request.rm.machine->abi_550()) return status;
   const auto bar1_kib = static_cast<uint32_t>(request.rm.machine->profile.pci.bar1_mib << 10);
   const auto& memory = request.object.As<MemoryResource>()->memory;
-  if (request.rm.machine->driver.abi >= DriverAbi::k580) {
-    NV00DE_SHARED_DATA_V580 data = {};
-    data.bar1MemoryInfo = {kRusdSequenceStart, bar1_kib, bar1_kib};
-    data.shadowErrCont.lastModifiedTimestamp = kRusdSequenceStart;
-    return memory->Write(0, &data, sizeof data) ? NV_OK : NV_ERR_NO_MEMORY;
-  }
-  NV00DE_SHARED_DATA_V550 data = {};
-  data.bar1Size = data.bar1AvailSize = bar1_kib;
-  return memory->Write(0, &data, sizeof data) ? NV_OK : NV_ERR_NO_MEMORY;
+  using Fill = bool (*)(MemoryObject&, uint32_t);
+  static constexpr auto kFills = EachVersion<Fill, NV00DE_SHARED_DATA>([]<typename Layout>() {
+    return TypedHandler<Fill>{sizeof(Layout), FillSharedData<Layout>};
+  });
+  return kFills.For(request.rm.machine->driver.abi).serve(*memory, bar1_kib) ? NV_OK
+                                                                             : NV_ERR_NO_MEMORY;
 }
 
 using Constructor = uint32_t (*)(AllocRequest&);
@@ -242,27 +254,22 @@ uint32_t ConstructTyped(AllocRequest& request) {
   return kConstruct(request, *reinterpret_cast<ParamsOf<kConstruct>*>(request.params.data()));
 }
 
-// kConstruct is `uint32_t (AllocRequest&, Params&)`; P550 and P580 only add to the end of Params.
-template <auto kConstruct, typename P550 = ParamsOf<kConstruct>, typename P580 = P550>
+// kConstruct is `uint32_t (AllocRequest&, Params&)`; later versions only add to the end of Params.
+template <auto kConstruct>
 constexpr ClassRow Class(uint32_t class_id, bool needs_gpu = true) {
-  using P535 = ParamsOf<kConstruct>;
-  static_assert(sizeof(P550) >= sizeof(P535) && sizeof(P580) >= sizeof(P535));
-  return {class_id,
-          needs_gpu,
-          {{sizeof(P535), ConstructTyped<kConstruct>},
-           {sizeof(P550), ConstructTyped<kConstruct>},
-           {sizeof(P580), ConstructTyped<kConstruct>}}};
+  static_assert(OnlyGrows<ParamsOf<kConstruct>>());
+  return {class_id, needs_gpu, EachSize<ParamsOf<kConstruct>>(&ConstructTyped<kConstruct>)};
 }
 // `construct` looks at no parameters.
-template <typename P535, typename P550 = P535>
+template <typename Block>
 constexpr ClassRow Untyped(uint32_t class_id, bool needs_gpu, Constructor construct,
                            const char* quiet = nullptr) {
-  return {class_id, needs_gpu, {{sizeof(P535), construct}, {sizeof(P550), construct}}, quiet};
+  return {class_id, needs_gpu, EachSize<Block>(construct), quiet};
 }
 // Without parameters.
 constexpr ClassRow Bare(uint32_t class_id, bool needs_gpu, Constructor construct,
                         const char* quiet = nullptr) {
-  return {class_id, needs_gpu, {{0, construct}, {0, construct}}, quiet};
+  return {class_id, needs_gpu, HandlerVersions<Constructor>({0, construct}), quiet};
 }
 
 constexpr ClassRow kClasses[] = {
@@ -277,19 +284,16 @@ constexpr ClassRow kClasses[] = {
     Bare(NV04_DISPLAY_COMMON, false, Lacking),
     Bare(0xa083, false, Lacking),
     Bare(NV_CONFIDENTIAL_COMPUTE, false, NoState, "confidential computing is off"),
-    Class<VaSpace, NV_VASPACE_ALLOCATION_PARAMETERS, NV_VASPACE_ALLOCATION_PARAMETERS_V580>(
-        FERMI_VASPACE_A),
-    Class<Memory, NV_MEMORY_ALLOCATION_PARAMS_V550>(NV01_MEMORY_SYSTEM),
-    Class<Memory, NV_MEMORY_ALLOCATION_PARAMS_V550>(NV01_MEMORY_LOCAL_USER),
-    Class<VirtualRange, NV_MEMORY_ALLOCATION_PARAMS_V550>(NV50_MEMORY_VIRTUAL),
+    Class<VaSpace>(FERMI_VASPACE_A),
+    Class<Memory>(NV01_MEMORY_SYSTEM),
+    Class<Memory>(NV01_MEMORY_LOCAL_USER),
+    Class<VirtualRange>(NV50_MEMORY_VIRTUAL),
     Untyped<NV_MEMORY_VIRTUAL_ALLOCATION_PARAMS>(NV01_MEMORY_VIRTUAL, true, NoState,
                                                  "the address space itself says what lies where"),
     Class<ChannelGroup>(KEPLER_CHANNEL_GROUP_A),
     Class<ContextShare>(FERMI_CONTEXT_SHARE_A),
-    Class<GpfifoChannel, NV_CHANNEL_ALLOC_PARAMS, NV_CHANNEL_ALLOC_PARAMS_V580>(
-        AMPERE_CHANNEL_GPFIFO_A),
-    Class<GpfifoChannel, NV_CHANNEL_ALLOC_PARAMS, NV_CHANNEL_ALLOC_PARAMS_V580>(
-        HOPPER_CHANNEL_GPFIFO_A),
+    Class<GpfifoChannel>(AMPERE_CHANNEL_GPFIFO_A),
+    Class<GpfifoChannel>(HOPPER_CHANNEL_GPFIFO_A),
     Bare(VOLTA_USERMODE_A, true, Usermode),
     Bare(TURING_USERMODE_A, true, Usermode),
     Bare(AMPERE_USERMODE_A, true, Usermode),
@@ -305,8 +309,7 @@ constexpr ClassRow kClasses[] = {
                                      "registration by control says what is shared"),
     Untyped<NV83DE_ALLOC_PARAMETERS>(GT200_DEBUGGER, true, NoState,
                                      "no exception is raised by computing"),
-    Untyped<NV00DE_ALLOC_PARAMETERS, NV00DE_ALLOC_PARAMETERS_V550>(RM_USER_SHARED_DATA, true,
-                                                                   SharedUserData),
+    Untyped<NV00DE_ALLOC_PARAMETERS>(RM_USER_SHARED_DATA, true, SharedUserData),
 };
 
 const ClassRow* FindClass(uint32_t class_id) {
@@ -467,7 +470,8 @@ uint32_t AllocObject(ResourceManager& rm, CallContext& call, RmClient& client, u
   RmObject* parent_object = client.Find(parent);
   if (parent_object == nullptr) return NV_ERR_INVALID_OBJECT_PARENT;
   const ClassRow* row = FindClass(class_id);
-  if (row == nullptr) {
+  const DriverAbi abi = rm.machine->driver.abi;
+  if (row == nullptr || row->versions.For(abi).serve == nullptr) {
     const char* name = RmClassName(class_id);
     rm.machine->unknowns->Count(
         "class", class_id,
@@ -487,7 +491,7 @@ uint32_t AllocObject(ResourceManager& rm, CallContext& call, RmClient& client, u
                        parent_object,
                        {}};
   // libcuda passes no size; the class implies it.
-  const TypedHandler<Constructor>& constructor = row->versions.For(rm.machine->driver.abi);
+  const TypedHandler<Constructor>& constructor = row->versions.For(abi);
   const uint32_t size = constructor.size;
   // Without a pointer the parameters are all zero (535 makes engines that way).
   const bool has_params = size > 0 && params != RemoteAddress{0};

@@ -2,8 +2,10 @@
 #ifndef PHANTORA_TRAP_RM_RM_CONTROL_H_
 #define PHANTORA_TRAP_RM_RM_CONTROL_H_
 
+#include <array>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -56,71 +58,92 @@ uint32_t ServeTyped(ControlCall& call) {
   return kServe(call, call.Params<ParamsOf<kServe>>());
 }
 
-// Bytes of a parameter block in each interface; kAbsentControl where one lacks the control. What
-// 580 does not say otherwise is as in 550.
+// Bytes of a parameter block without public type in each interface; kAbsentControl where one lacks
+// the control. Sizes are those of the recorded drivers (535, 550 and 580): what one says holds up
+// to the next, unless From() says otherwise.
 inline constexpr uint32_t kAbsentControl = TypedHandler<ControlHandler>::kAbsent;
-struct BlockSizes {
-  uint32_t v535, v550, v580;
-
-  constexpr BlockSizes(uint32_t all) : BlockSizes(all, all) {}  // NOLINT: one number is all three
+class BlockSizes {
+ public:
+  constexpr BlockSizes(uint32_t all) { sizes_.fill(all); }  // NOLINT: one number is all of them
   constexpr BlockSizes(uint32_t v535, uint32_t v550) : BlockSizes(v535, v550, v550) {}
-  constexpr BlockSizes(uint32_t v535, uint32_t v550, uint32_t v580)
-      : v535(v535), v550(v550), v580(v580) {}
-};
-template <typename P535, typename P550 = P535, typename P580 = P550>
-inline constexpr BlockSizes kSizesOf{sizeof(P535), sizeof(P550), sizeof(P580)};
-// Of a control that came with 580.
-constexpr BlockSizes Since580(uint32_t size) { return {kAbsentControl, kAbsentControl, size}; }
+  constexpr BlockSizes(uint32_t v535, uint32_t v550, uint32_t v580) {
+    sizes_.fill(v535);
+    Set(DriverAbi::k550, v550);
+    Set(DriverAbi::k580, v580);
+  }
 
-// For blocks without a public type.
+  [[nodiscard]] constexpr BlockSizes From(DriverAbi abi, uint32_t size) const {
+    BlockSizes result = *this;
+    result.Set(abi, size);
+    return result;
+  }
+  constexpr uint32_t For(DriverAbi abi) const { return sizes_[IndexOf(abi)]; }
+
+ private:
+  constexpr void Set(DriverAbi abi, uint32_t size) {
+    for (size_t index = IndexOf(abi); index < sizes_.size(); ++index) sizes_[index] = size;
+  }
+
+  std::array<uint32_t, std::size(kDriverAbis)> sizes_{};
+};
+// Of a control that came with a branch.
+constexpr BlockSizes Since(DriverAbi abi, uint32_t size) {
+  return BlockSizes(kAbsentControl).From(abi, size);
+}
+
 constexpr ControlRow ControlOfSizes(uint32_t command, BlockSizes sizes, ControlHandler serve,
                                     const char* quiet = nullptr) {
-  return {command, {{sizes.v535, serve}, {sizes.v550, serve}, {sizes.v580, serve}}, quiet};
+  HandlerVersions<ControlHandler> versions{TypedHandler<ControlHandler>{}};
+  for (const DriverAbi abi : kDriverAbis) versions = versions.Since(abi, {sizes.For(abi), serve});
+  return {command, versions, quiet};
 }
-// kServe is `uint32_t (ControlCall&, Params&)`, and its Params the block of all interfaces. That
-// of a later one may be longer: it only adds to the end.
-template <auto kServe, typename P550 = ParamsOf<kServe>, typename P580 = P550>
+// kServe is `uint32_t (ControlCall&, Params&)`, and its Params the oldest block, to which later
+// ones only add.
+template <auto kServe>
 constexpr ControlRow Control(uint32_t command) {
-  using P535 = ParamsOf<kServe>;
-  static_assert(sizeof(P550) >= sizeof(P535) && sizeof(P580) >= sizeof(P535));
-  return ControlOfSizes(command, kSizesOf<P535, P550, P580>, ServeTyped<kServe>);
+  static_assert(OnlyGrows<ParamsOf<kServe>>());
+  return {command, EachVersion<ControlHandler, ParamsOf<kServe>>([]<typename Layout>() {
+            return TypedHandler<ControlHandler>{sizeof(Layout), ServeTyped<kServe>};
+          })};
 }
-// The interfaces differ.
-template <auto k535, auto k550, auto k580 = k550>
+// kServe is a lambda `[](ControlCall&, auto& params)`, which serves every version of Block.
+template <typename Block, auto kServe>
 constexpr ControlRow ControlByVersion(uint32_t command) {
-  return {command,
-          {{sizeof(ParamsOf<k535>), ServeTyped<k535>},
-           {sizeof(ParamsOf<k550>), ServeTyped<k550>},
-           {sizeof(ParamsOf<k580>), ServeTyped<k580>}}};
+  return {command, EachVersion<ControlHandler, Block>([]<typename Layout>() {
+            return TypedHandler<ControlHandler>{sizeof(Layout), [](ControlCall& call) -> uint32_t {
+                                                  return kServe(call, call.Params<Layout>());
+                                                }};
+          })};
 }
 // `serve` takes the block as bytes, or not at all.
-template <typename P535, typename P550 = P535, typename P580 = P550>
-constexpr ControlRow UntypedControl(uint32_t command, ControlHandler serve) {
-  return ControlOfSizes(command, kSizesOf<P535, P550, P580>, serve);
+template <typename Block>
+constexpr ControlRow UntypedControl(uint32_t command, ControlHandler serve,
+                                    const char* quiet = nullptr) {
+  return {command, EachSize<Block>(serve), quiet};
 }
 // Succeeds: nothing need be done, because `why`.
 constexpr ControlRow AcceptedOfSizes(uint32_t command, BlockSizes sizes, const char* why) {
   return ControlOfSizes(command, sizes, ControlSucceeds, why);
 }
-template <typename P535, typename P550 = P535, typename P580 = P550>
+template <typename Block>
 constexpr ControlRow AcceptedControl(uint32_t command, const char* why) {
-  return AcceptedOfSizes(command, kSizesOf<P535, P550, P580>, why);
+  return UntypedControl<Block>(command, ControlSucceeds, why);
 }
 // Answers zeros: such a machine has none of what is asked for, because `why`.
 constexpr ControlRow ZeroOfSizes(uint32_t command, BlockSizes sizes, const char* why) {
   return ControlOfSizes(command, sizes, ControlAnswersZero, why);
 }
-template <typename P535, typename P550 = P535, typename P580 = P550>
+template <typename Block>
 constexpr ControlRow ZeroControl(uint32_t command, const char* why) {
-  return ZeroOfSizes(command, kSizesOf<P535, P550, P580>, why);
+  return UntypedControl<Block>(command, ControlAnswersZero, why);
 }
 // The driver refuses it, too.
 constexpr ControlRow RefusedOfSizes(uint32_t command, BlockSizes sizes) {
   return ControlOfSizes(command, sizes, ControlNotSupported);
 }
-template <typename P535, typename P550 = P535, typename P580 = P550>
+template <typename Block>
 constexpr ControlRow RefusedControl(uint32_t command) {
-  return RefusedOfSizes(command, kSizesOf<P535, P550, P580>);
+  return UntypedControl<Block>(command, ControlNotSupported);
 }
 
 // One table per family; rm_control.cc searches them.

@@ -96,12 +96,8 @@ constexpr ControlRow kRows[] = {
     Control<TokenNotification>(NVC36F_CTRL_CMD_GPFIFO_SET_WORK_SUBMIT_TOKEN_NOTIF_INDEX),
     Control<ClassEngineId<NVC36F_CTRL_GET_CLASS_ENGINEID_PARAMS>>(NVC36F_CTRL_GET_CLASS_ENGINEID),
     Control<ClassEngineId<NV906F_CTRL_GET_CLASS_ENGINEID_PARAMS>>(NV906F_CTRL_GET_CLASS_ENGINEID),
-    UntypedControl<NVA06C_CTRL_GPFIFO_SCHEDULE_PARAMS, NVA06C_CTRL_GPFIFO_SCHEDULE_PARAMS,
-                   NVA06C_CTRL_GPFIFO_SCHEDULE_PARAMS_V580>(NVA06C_CTRL_CMD_GPFIFO_SCHEDULE,
-                                                            Schedule),
-    UntypedControl<NVA06F_CTRL_GPFIFO_SCHEDULE_PARAMS, NVA06F_CTRL_GPFIFO_SCHEDULE_PARAMS,
-                   NVA06F_CTRL_GPFIFO_SCHEDULE_PARAMS_V580>(NVA06F_CTRL_CMD_GPFIFO_SCHEDULE,
-                                                            Schedule),
+    UntypedControl<NVA06C_CTRL_GPFIFO_SCHEDULE_PARAMS>(NVA06C_CTRL_CMD_GPFIFO_SCHEDULE, Schedule),
+    UntypedControl<NVA06F_CTRL_GPFIFO_SCHEDULE_PARAMS>(NVA06F_CTRL_CMD_GPFIFO_SCHEDULE, Schedule),
     AcceptedControl<NVA06F_CTRL_BIND_PARAMS>(NVA06F_CTRL_CMD_BIND,
                                              "a channel is made for its engine"),
     AcceptedControl<NVA06C_CTRL_SET_TIMESLICE_PARAMS>(
@@ -109,8 +105,7 @@ constexpr ControlRow kRows[] = {
     AcceptedControl<NVA06C_CTRL_PREEMPT_PARAMS>(
         NVA06C_CTRL_CMD_PREEMPT,
         "work that has begun is finished first, and nothing waits for less"),
-    AcceptedControl<NV906F_CTRL_CMD_RESET_CHANNEL_PARAMS,
-                    NV906F_CTRL_CMD_RESET_CHANNEL_PARAMS_V550>(
+    AcceptedControl<NV906F_CTRL_CMD_RESET_CHANNEL_PARAMS>(
         NV906F_CTRL_CMD_RESET_CHANNEL, "a channel that has failed takes no more work"),
     ZeroControl<NV90E6_CTRL_MASTER_GET_VIRTUAL_FUNCTION_ERROR_CONT_INTR_MASK_PARAMS>(
         NV90E6_CTRL_CMD_MASTER_GET_VIRTUAL_FUNCTION_ERROR_CONT_INTR_MASK,

@@ -27,9 +27,11 @@ uint32_t ClassList(ControlCall& call, NV0080_CTRL_GPU_GET_CLASSLIST_PARAMS& para
   return NV_OK;
 }
 
-// The structures of 550 and 580 have a longer array, and nothing behind it.
-uint32_t ClassListV2(ControlCall& call, NV0080_CTRL_GPU_GET_CLASSLIST_V2_PARAMS& params) {
+// Each branch has room for another number of classes.
+template <typename Params>
+uint32_t ClassListV2(ControlCall& call, Params& params) {
   const auto& classes = ClassesOf(call.profile().architecture);
+  if (classes.size() > std::size(params.classList)) return NV_ERR_INVALID_ARGUMENT;
   params.numClasses = static_cast<uint32_t>(classes.size());
   std::copy(classes.begin(), classes.end(), params.classList);
   return NV_OK;
@@ -101,12 +103,11 @@ uint32_t ChannelList(ControlCall& call, const NV0080_CTRL_FIFO_GET_CHANNELLIST_P
 constexpr ControlRow kRows[] = {
     Control<SubdeviceCount>(NV0080_CTRL_CMD_GPU_GET_NUM_SUBDEVICES),
     Control<ClassList>(NV0080_CTRL_CMD_GPU_GET_CLASSLIST),
-    Control<ClassListV2, NV0080_CTRL_GPU_GET_CLASSLIST_V2_PARAMS_V550,
-            NV0080_CTRL_GPU_GET_CLASSLIST_V2_PARAMS_V580>(NV0080_CTRL_CMD_GPU_GET_CLASSLIST_V2),
+    ControlByVersion<NV0080_CTRL_GPU_GET_CLASSLIST_V2_PARAMS,
+                     [](ControlCall& call, auto& params) { return ClassListV2(call, params); }>(
+        NV0080_CTRL_CMD_GPU_GET_CLASSLIST_V2),
     // Bare metal: mode 0.
-    ZeroControl<NV0080_CTRL_GPU_GET_VIRTUALIZATION_MODE_PARAMS,
-                NV0080_CTRL_GPU_GET_VIRTUALIZATION_MODE_PARAMS,
-                NV0080_CTRL_GPU_GET_VIRTUALIZATION_MODE_PARAMS_V580>(
+    ZeroControl<NV0080_CTRL_GPU_GET_VIRTUALIZATION_MODE_PARAMS>(
         NV0080_CTRL_CMD_GPU_GET_VIRTUALIZATION_MODE, "bare metal: mode 0"),
     ZeroControl<NV0080_CTRL_GPU_QUERY_SW_STATE_PERSISTENCE_PARAMS>(
         NV0080_CTRL_CMD_GPU_QUERY_SW_STATE_PERSISTENCE, "persistence mode is on, as on servers"),

@@ -320,16 +320,14 @@ uint32_t WatchdogInfo(ControlCall&, NV2080_CTRL_RC_GET_WATCHDOG_INFO_PARAMS& par
 
 constexpr ControlRow kRows[] = {
     Control<GraphicsInfoV1>(NV2080_CTRL_CMD_GR_GET_INFO),
-    ControlByVersion<GraphicsInfoV2<NV0080_CTRL_GR_GET_INFO_V2_PARAMS>,
-                     GraphicsInfoV2<NV0080_CTRL_GR_GET_INFO_V2_PARAMS_V550>,
-                     GraphicsInfoV2<NV0080_CTRL_GR_GET_INFO_V2_PARAMS_V580>>(
+    ControlByVersion<NV0080_CTRL_GR_GET_INFO_V2_PARAMS,
+                     [](ControlCall& call, auto& params) { return GraphicsInfoV2(call, params); }>(
         NV0080_CTRL_CMD_GR_GET_INFO_V2),
     Control<GraphicsCaps>(NV2080_CTRL_CMD_GR_GET_CAPS_V2),
     Control<GpcMask>(NV2080_CTRL_CMD_GR_GET_GPC_MASK),
     Control<TpcMask>(NV2080_CTRL_CMD_GR_GET_TPC_MASK),
-    ControlByVersion<GlobalSmOrder<NV2080_CTRL_GR_GET_GLOBAL_SM_ORDER_PARAMS>,
-                     GlobalSmOrder<NV2080_CTRL_GR_GET_GLOBAL_SM_ORDER_PARAMS>,
-                     GlobalSmOrder<NV2080_CTRL_GR_GET_GLOBAL_SM_ORDER_PARAMS_V580>>(
+    ControlByVersion<NV2080_CTRL_GR_GET_GLOBAL_SM_ORDER_PARAMS,
+                     [](ControlCall& call, auto& params) { return GlobalSmOrder(call, params); }>(
         NV2080_CTRL_CMD_GR_GET_GLOBAL_SM_ORDER),
     Control<IssueRate>(NV2080_CTRL_CMD_GR_GET_SM_ISSUE_RATE_MODIFIER),
     Control<ContextBufferSize>(NV2080_CTRL_CMD_GR_GET_CTX_BUFFER_SIZE),
@@ -338,8 +336,8 @@ constexpr ControlRow kRows[] = {
         "contexts are not switched in the middle of a kernel"),
     Control<FloorsweepInfo>(NV2080_CTRL_CMD_GRMGR_GET_GR_FS_INFO),
     Control<CopyCapsV2>(NV2080_CTRL_CMD_CE_GET_CAPS_V2),
-    ControlByVersion<AllCopyCaps<NV2080_CTRL_CE_GET_ALL_CAPS_PARAMS>,
-                     AllCopyCaps<NV2080_CTRL_CE_GET_ALL_CAPS_PARAMS_V550>>(
+    ControlByVersion<NV2080_CTRL_CE_GET_ALL_CAPS_PARAMS,
+                     [](ControlCall& call, auto& params) { return AllCopyCaps(call, params); }>(
         NV2080_CTRL_CMD_CE_GET_ALL_CAPS),
     AcceptedControl<NV2080_CTRL_EVENT_SET_NOTIFICATION_PARAMS>(
         NV2080_CTRL_CMD_EVENT_SET_NOTIFICATION, "every registered event is told"),

@@ -146,8 +146,8 @@ uint32_t SurfaceInfo(ControlCall& call, const NV0041_CTRL_GET_SURFACE_INFO_PARAM
 constexpr ControlRow kRows[] = {
     Control<ExportObject>(NV0000_CTRL_CMD_OS_UNIX_EXPORT_OBJECT_TO_FD),
     Control<ImportObject>(NV0000_CTRL_CMD_OS_UNIX_IMPORT_OBJECT_FROM_FD),
-    ControlByVersion<ExportInfo<NV0000_CTRL_OS_UNIX_GET_EXPORT_OBJECT_INFO_PARAMS>,
-                     ExportInfo<NV0000_CTRL_OS_UNIX_GET_EXPORT_OBJECT_INFO_PARAMS_V550>>(
+    ControlByVersion<NV0000_CTRL_OS_UNIX_GET_EXPORT_OBJECT_INFO_PARAMS,
+                     [](ControlCall& call, auto& params) { return ExportInfo(call, params); }>(
         NV0000_CTRL_CMD_OS_UNIX_GET_EXPORT_OBJECT_INFO),
     Control<ExportObjects>(NV0000_CTRL_CMD_OS_UNIX_EXPORT_OBJECTS_TO_FD),
     Control<ImportObjects>(NV0000_CTRL_CMD_OS_UNIX_IMPORT_OBJECTS_FROM_FD),

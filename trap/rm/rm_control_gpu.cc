@@ -52,15 +52,19 @@ uint32_t GpuInfo(ControlCall& call) {
   });
 }
 
-uint32_t NameString(ControlCall& call, NV2080_CTRL_GPU_GET_NAME_STRING_PARAMS& params) {
-  if (params.gpuNameStringFlags == NV2080_CTRL_GPU_GET_NAME_STRING_FLAGS_TYPE_UNICODE) {
-    std::memset(&params.gpuNameString, 0, sizeof params.gpuNameString);
-    for (size_t i = 0; i < call.profile().product.size(); ++i) {
-      params.gpuNameString.unicode[i] = call.profile().product[i];
+template <typename Params>
+uint32_t NameString(ControlCall& call, Params& params) {
+  // Gone with 595.
+  if constexpr (requires { params.gpuNameString.unicode; }) {
+    if (params.gpuNameStringFlags == NV2080_CTRL_GPU_GET_NAME_STRING_FLAGS_TYPE_UNICODE) {
+      std::memset(&params.gpuNameString, 0, sizeof params.gpuNameString);
+      for (size_t i = 0; i < call.profile().product.size(); ++i) {
+        params.gpuNameString.unicode[i] = call.profile().product[i];
+      }
+      return NV_OK;
     }
-  } else {
-    CopyText(params.gpuNameString.ascii, call.profile().product);
   }
+  CopyText(params.gpuNameString.ascii, call.profile().product);
   return NV_OK;
 }
 
@@ -348,11 +352,16 @@ uint32_t Undocumented8159(ControlCall& call) {
   return AnswerInlineList(call, [](uint32_t) { return 0; });
 }
 
+constexpr HandlerVersions<ControlHandler> RefusedUntil580(uint32_t size) {
+  return HandlerVersions<ControlHandler>({size, ControlNotSupported})
+      .Since(DriverAbi::k580, {size, ControlSucceeds});
+}
+
 constexpr ControlRow kRows[] = {
-    UntypedControl<NV2080_CTRL_GPU_GET_INFO_V2_PARAMS, NV2080_CTRL_GPU_GET_INFO_V2_PARAMS_V550,
-                   NV2080_CTRL_GPU_GET_INFO_V2_PARAMS_V580>(NV2080_CTRL_CMD_GPU_GET_INFO_V2,
-                                                            GpuInfo),
-    Control<NameString>(NV2080_CTRL_CMD_GPU_GET_NAME_STRING),
+    UntypedControl<NV2080_CTRL_GPU_GET_INFO_V2_PARAMS>(NV2080_CTRL_CMD_GPU_GET_INFO_V2, GpuInfo),
+    ControlByVersion<NV2080_CTRL_GPU_GET_NAME_STRING_PARAMS,
+                     [](ControlCall& call, auto& params) { return NameString(call, params); }>(
+        NV2080_CTRL_CMD_GPU_GET_NAME_STRING),
     Control<ShortName>(NV2080_CTRL_CMD_GPU_GET_SHORT_NAME_STRING),
     ZeroControl<NV2080_CTRL_GPU_GET_SIMULATION_INFO_PARAMS>(
         NV2080_CTRL_CMD_GPU_GET_SIMULATION_INFO, "programs are to see a real GPU: type 0"),
@@ -364,33 +373,27 @@ constexpr ControlRow kRows[] = {
     AcceptedOfSizes(0x20800145, 0,
                     "acquires a compute-mode reservation, which the default mode gives to all"),
     AcceptedOfSizes(0x20800146, 0, "releases a compute-mode reservation"),
-    ControlByVersion<EccStatus<NV2080_CTRL_GPU_QUERY_ECC_STATUS_PARAMS>,
-                     EccStatus<NV2080_CTRL_GPU_QUERY_ECC_STATUS_PARAMS_V550>,
-                     EccStatus<NV2080_CTRL_GPU_QUERY_ECC_STATUS_PARAMS_V580>>(
+    ControlByVersion<NV2080_CTRL_GPU_QUERY_ECC_STATUS_PARAMS,
+                     [](ControlCall& call, auto& params) { return EccStatus(call, params); }>(
         NV2080_CTRL_CMD_GPU_QUERY_ECC_STATUS),
     Control<EccConfiguration>(NV2080_CTRL_CMD_GPU_QUERY_ECC_CONFIGURATION),
     Control<BoardInfo>(NV2080_CTRL_CMD_GPU_GET_OEM_BOARD_INFO),
-    Control<Engines, NV2080_CTRL_GPU_GET_ENGINES_V2_PARAMS_V550,
-            NV2080_CTRL_GPU_GET_ENGINES_V2_PARAMS_V580>(NV2080_CTRL_CMD_GPU_GET_ENGINES_V2),
+    Control<Engines>(NV2080_CTRL_CMD_GPU_GET_ENGINES_V2),
     ZeroControl<NV2080_CTRL_GPU_GET_ACTIVE_PARTITION_IDS_PARAMS>(
         NV2080_CTRL_CMD_GPU_GET_ACTIVE_PARTITION_IDS, "no MIG instances"),
     // No MIG: the driver refuses.
-    RefusedControl<NV2080_CTRL_GPU_GET_PARTITIONS_PARAMS,
-                   NV2080_CTRL_GPU_GET_PARTITIONS_PARAMS_V550>(NV2080_CTRL_CMD_GPU_GET_PARTITIONS),
+    RefusedControl<NV2080_CTRL_GPU_GET_PARTITIONS_PARAMS>(NV2080_CTRL_CMD_GPU_GET_PARTITIONS),
     Control<Processes>(NV2080_CTRL_CMD_GPU_GET_PIDS),
     Control<ProcessInfo>(NV2080_CTRL_CMD_GPU_GET_PID_INFO),
     Control<ComputePolicy>(NV2080_CTRL_CMD_GPU_GET_COMPUTE_POLICY_CONFIG),
     Control<FramebufferInfoV1>(NV2080_CTRL_CMD_FB_GET_INFO),
-    UntypedControl<NV2080_CTRL_FB_GET_INFO_V2_PARAMS, NV2080_CTRL_FB_GET_INFO_V2_PARAMS_V550,
-                   NV2080_CTRL_FB_GET_INFO_V2_PARAMS_V580>(NV2080_CTRL_CMD_FB_GET_INFO_V2,
-                                                           FramebufferInfoV2),
+    UntypedControl<NV2080_CTRL_FB_GET_INFO_V2_PARAMS>(NV2080_CTRL_CMD_FB_GET_INFO_V2,
+                                                      FramebufferInfoV2),
     Control<PciIds>(NV2080_CTRL_CMD_BUS_GET_PCI_INFO),
     Control<PciBars>(NV2080_CTRL_CMD_BUS_GET_PCI_BAR_INFO),
     Control<BusInfoV1>(NV2080_CTRL_CMD_BUS_GET_INFO),
     UntypedControl<NV2080_CTRL_BUS_GET_INFO_V2_PARAMS>(NV2080_CTRL_CMD_BUS_GET_INFO_V2, BusInfoV2),
-    ZeroControl<NV2080_CTRL_CMD_BUS_GET_PCIE_SUPPORTED_GPU_ATOMICS_PARAMS,
-                NV2080_CTRL_CMD_BUS_GET_PCIE_SUPPORTED_GPU_ATOMICS_PARAMS,
-                NV2080_CTRL_CMD_BUS_GET_PCIE_SUPPORTED_GPU_ATOMICS_PARAMS_V580>(
+    ZeroControl<NV2080_CTRL_CMD_BUS_GET_PCIE_SUPPORTED_GPU_ATOMICS_PARAMS>(
         NV2080_CTRL_CMD_BUS_GET_PCIE_SUPPORTED_GPU_ATOMICS, "no atomics over PCIe"),
     // No chip-to-chip link to the CPU.
     ZeroControl<NV2080_CTRL_CMD_BUS_GET_C2C_INFO_PARAMS>(NV2080_CTRL_CMD_BUS_GET_C2C_INFO,
@@ -405,12 +408,8 @@ constexpr ControlRow kRows[] = {
     // Undocumented, refused without harm by 535 and 550. An H100 with 580 accepts two of them and
     // leaves the zeros that libcuda sends.
     RefusedOfSizes(0x20808161, 952),
-    {0x20810108,
-     {{992, ControlNotSupported}, {992, ControlNotSupported}, {992, ControlSucceeds}},
-     "an H100 changes nothing in the block either"},
-    {0x20809038,
-     {{4, ControlNotSupported}, {4, ControlNotSupported}, {4, ControlSucceeds}},
-     "an H100 changes nothing in the block either"},
+    {0x20810108, RefusedUntil580(992), "an H100 changes nothing in the block either"},
+    {0x20809038, RefusedUntil580(4), "an H100 changes nothing in the block either"},
 };
 
 }  // namespace

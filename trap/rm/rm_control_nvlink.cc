@@ -16,6 +16,9 @@ constexpr uint32_t kFirstSwitchBus = 5;
 
 uint32_t LinkMask(const GpuProfile& profile) { return (1u << profile.nvlink.links) - 1; }
 
+// The mask that 570 and 575 have beside the one of 32 links.
+void SetLinks(const GpuProfile& profile, uint64_t& mask) { mask = LinkMask(profile); }
+
 // The mask that 580 has beside the one of 32 links (ctrl2080nvlink_common.h).
 void SetLinks(const GpuProfile& profile, NV2080_CTRL_NVLINK_LINK_MASK& mask) {
   mask.lenMasks = 1;
@@ -96,17 +99,14 @@ uint32_t FabricProbe(ControlCall& call, Params& params) {
 }
 
 constexpr ControlRow kRows[] = {
-    ControlByVersion<Caps<NV2080_CTRL_CMD_NVLINK_GET_NVLINK_CAPS_PARAMS>,
-                     Caps<NV2080_CTRL_CMD_NVLINK_GET_NVLINK_CAPS_PARAMS>,
-                     Caps<NV2080_CTRL_CMD_NVLINK_GET_NVLINK_CAPS_PARAMS_V580>>(
+    ControlByVersion<NV2080_CTRL_CMD_NVLINK_GET_NVLINK_CAPS_PARAMS,
+                     [](ControlCall& call, auto& params) { return Caps(call, params); }>(
         NV2080_CTRL_CMD_NVLINK_GET_NVLINK_CAPS),
-    ControlByVersion<Status<NV2080_CTRL_CMD_NVLINK_GET_NVLINK_STATUS_PARAMS>,
-                     Status<NV2080_CTRL_CMD_NVLINK_GET_NVLINK_STATUS_PARAMS>,
-                     Status<NV2080_CTRL_CMD_NVLINK_GET_NVLINK_STATUS_PARAMS_V580>>(
+    ControlByVersion<NV2080_CTRL_CMD_NVLINK_GET_NVLINK_STATUS_PARAMS,
+                     [](ControlCall& call, auto& params) { return Status(call, params); }>(
         NV2080_CTRL_CMD_NVLINK_GET_NVLINK_STATUS),
-    ControlByVersion<FabricProbe<NV2080_CTRL_CMD_GET_GPU_FABRIC_PROBE_INFO_PARAMS>,
-                     FabricProbe<NV2080_CTRL_CMD_GET_GPU_FABRIC_PROBE_INFO_PARAMS_V550>,
-                     FabricProbe<NV2080_CTRL_CMD_GET_GPU_FABRIC_PROBE_INFO_PARAMS_V580>>(
+    ControlByVersion<NV2080_CTRL_CMD_GET_GPU_FABRIC_PROBE_INFO_PARAMS,
+                     [](ControlCall& call, auto& params) { return FabricProbe(call, params); }>(
         NV2080_CTRL_CMD_GET_GPU_FABRIC_PROBE_INFO),
 };
 

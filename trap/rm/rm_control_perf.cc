@@ -96,7 +96,8 @@ constexpr ControlRow kRows[] = {
     ControlOfSizes(0x2080a068, {4, kAbsentControl}, CurrentState),
     ControlOfSizes(0x20809004, 1544, CurrentClocks),
     ControlOfSizes(0x20808545, 12, ClockRatio),
-    ControlOfSizes(0x2080a0a7, 14988, StatesInfo),
+    {0x2080a0a7, HandlerVersions<ControlHandler>({14988, StatesInfo})
+                     .Since(DriverAbi::k595, {17676, ControlNotSupported})},
     ControlOfSizes(0x2080a060, 28, StatesAndDomains),
     ControlOfSizes(0x2080a06b, 42264, StateClocks),
     ControlOfSizes(0x2080a61d, 12, PowerLimit),

@@ -244,25 +244,22 @@ uint32_t InheritedSharePolicy(ControlCall& call,
 
 constexpr ControlRow kRows[] = {
     Control<BuildVersion>(NV0000_CTRL_CMD_SYSTEM_GET_BUILD_VERSION),
-    ControlByVersion<CpuInfo<NV0000_CTRL_SYSTEM_GET_CPU_INFO_PARAMS>,
-                     CpuInfo<NV0000_CTRL_SYSTEM_GET_CPU_INFO_PARAMS_V550>,
-                     CpuInfo<NV0000_CTRL_SYSTEM_GET_CPU_INFO_PARAMS_V580>>(
+    ControlByVersion<NV0000_CTRL_SYSTEM_GET_CPU_INFO_PARAMS,
+                     [](ControlCall& call, auto& params) { return CpuInfo(call, params); }>(
         NV0000_CTRL_CMD_SYSTEM_GET_CPU_INFO),
     Control<Features>(NV0000_CTRL_CMD_SYSTEM_GET_FEATURES),
     Control<FabricStatus>(NV0000_CTRL_CMD_SYSTEM_GET_FABRIC_STATUS),
-    Control<PeerCaps, NV0000_CTRL_SYSTEM_GET_P2P_CAPS_PARAMS_V550>(
-        NV0000_CTRL_CMD_SYSTEM_GET_P2P_CAPS),
-    ControlByVersion<PeerCapsV2<NV0000_CTRL_SYSTEM_GET_P2P_CAPS_V2_PARAMS>,
-                     PeerCapsV2<NV0000_CTRL_SYSTEM_GET_P2P_CAPS_V2_PARAMS_V550>>(
+    Control<PeerCaps>(NV0000_CTRL_CMD_SYSTEM_GET_P2P_CAPS),
+    ControlByVersion<NV0000_CTRL_SYSTEM_GET_P2P_CAPS_V2_PARAMS,
+                     [](ControlCall& call, auto& params) { return PeerCapsV2(call, params); }>(
         NV0000_CTRL_CMD_SYSTEM_GET_P2P_CAPS_V2),
     Control<PeerCapsMatrix>(NV0000_CTRL_CMD_SYSTEM_GET_P2P_CAPS_MATRIX),
     Control<AddressSpaceType>(NV0000_CTRL_CMD_CLIENT_GET_ADDR_SPACE_TYPE),
     Control<InheritedSharePolicy>(NV0000_CTRL_CMD_CLIENT_SET_INHERITED_SHARE_POLICY),
     Control<ShareByControl>(NV0000_CTRL_CMD_CLIENT_SHARE_OBJECT),
     Control<AttachedIds>(NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS),
-    ControlByVersion<ProbedIds<NV0000_CTRL_GPU_GET_PROBED_IDS_PARAMS>,
-                     ProbedIds<NV0000_CTRL_GPU_GET_PROBED_IDS_PARAMS>,
-                     ProbedIds<NV0000_CTRL_GPU_GET_PROBED_IDS_PARAMS_V580>>(
+    ControlByVersion<NV0000_CTRL_GPU_GET_PROBED_IDS_PARAMS,
+                     [](ControlCall& call, auto& params) { return ProbedIds(call, params); }>(
         NV0000_CTRL_CMD_GPU_GET_PROBED_IDS),
     Control<ActiveDeviceIds>(NV0000_CTRL_CMD_GPU_GET_ACTIVE_DEVICE_IDS),
     AcceptedControl<NV0000_CTRL_GPU_ATTACH_IDS_PARAMS>(NV0000_CTRL_CMD_GPU_ATTACH_IDS,
@@ -279,10 +276,10 @@ constexpr ControlRow kRows[] = {
     Control<DrainState>(NV0000_CTRL_CMD_GPU_QUERY_DRAIN_STATE),
     Control<MemopEnable>(NV0000_CTRL_CMD_GPU_GET_MEMOP_ENABLE),
     Control<BoostGroups>(NV0000_CTRL_CMD_SYNC_GPU_BOOST_GROUP_INFO),
-    ControlByVersion<
-        ConfidentialCapabilities<NV_CONF_COMPUTE_CTRL_CMD_SYSTEM_GET_CAPABILITIES_PARAMS>,
-        ConfidentialCapabilities<NV_CONF_COMPUTE_CTRL_CMD_SYSTEM_GET_CAPABILITIES_PARAMS_V550>>(
-        NV_CONF_COMPUTE_CTRL_CMD_SYSTEM_GET_CAPABILITIES),
+    ControlByVersion<NV_CONF_COMPUTE_CTRL_CMD_SYSTEM_GET_CAPABILITIES_PARAMS,
+                     [](ControlCall& call, auto& params) {
+                       return ConfidentialCapabilities(call, params);
+                     }>(NV_CONF_COMPUTE_CTRL_CMD_SYSTEM_GET_CAPABILITIES),
     ZeroControl<NV_CONF_COMPUTE_CTRL_CMD_SYSTEM_GET_GPUS_STATE_PARAMS>(
         NV_CONF_COMPUTE_CTRL_CMD_SYSTEM_GET_GPUS_STATE, "confidential computing is off"),
 };

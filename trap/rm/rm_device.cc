@@ -66,20 +66,16 @@ bool RmDevice::Succeeded(const Block& block) {
   return true;
 }
 
-// P550 only adds to the end of kServe's parameters, and 580 nothing more.
-template <auto kServe, typename P550>
+// Later versions only add to the end of kServe's parameters, or differ where nobody looks.
+template <auto kServe, bool kDiffersWhereNobodyLooks>
 constexpr RmDevice::Row RmDevice::Typed(uint32_t number, const char* quiet) {
-  using P535 = ParamsOf<kServe>;
-  static_assert(sizeof(P550) >= sizeof(P535));
-  return {number,
-          {{sizeof(P535), Serve<kServe>}, {sizeof(P550), Serve<kServe>}},
-          quiet,
-          Succeeded<kServe>};
+  static_assert(kDiffersWhereNobodyLooks || OnlyGrows<ParamsOf<kServe>>());
+  return {number, EachSize<ParamsOf<kServe>>(&Serve<kServe>), quiet, Succeeded<kServe>};
 }
 
 template <auto kServe>
 constexpr RmDevice::Row RmDevice::AnySize(uint32_t number, const char* quiet) {
-  return {number, {{kAnySize, Serve<kServe>}, {kAnySize, Serve<kServe>}}, quiet, Succeeded<kServe>};
+  return {number, HandlerVersions<Handler>({kAnySize, Serve<kServe>}), quiet, Succeeded<kServe>};
 }
 
 absl::Span<const RmDevice::Row> RmDevice::Rows() {
@@ -101,18 +97,16 @@ absl::Span<const RmDevice::Row> RmDevice::Rows() {
       Typed<&RmDevice::Control>(NV_ESC_RM_CONTROL),
       Typed<&RmDevice::DupObject>(NV_ESC_RM_DUP_OBJECT),
       Typed<&RmDevice::Share>(NV_ESC_RM_SHARE),
-      Typed<&RmDevice::VidHeapControl, NVOS32_PARAMETERS_V550>(NV_ESC_RM_VID_HEAP_CONTROL),
+      // 575 has other members for functions that nobody asks for (Dump, AllocHintAlignment).
+      Typed<&RmDevice::VidHeapControl, true>(NV_ESC_RM_VID_HEAP_CONTROL),
       Typed<&RmDevice::MapMemory>(NV_ESC_RM_MAP_MEMORY),
       Typed<&RmDevice::UnmapMemory>(NV_ESC_RM_UNMAP_MEMORY,
                                     "the pages go with the caller's munmap"),
-      {NV_ESC_RM_MAP_MEMORY_DMA,
-       {{sizeof(NVOS46_PARAMETERS), Serve<&RmDevice::MapMemoryDma<NVOS46_PARAMETERS>>},
-        {sizeof(NVOS46_PARAMETERS), Serve<&RmDevice::MapMemoryDma<NVOS46_PARAMETERS>>},
-        {sizeof(NVOS46_PARAMETERS_V580), Serve<&RmDevice::MapMemoryDma<NVOS46_PARAMETERS_V580>>}}},
-      // No driver library was seen to use it; the length is known to 550 only.
-      {NV_ESC_RM_UNMAP_MEMORY_DMA,
-       {{sizeof(NVOS47_PARAMETERS), RefuseUnmapMemoryDma},
-        {sizeof(NVOS47_PARAMETERS_V550), RefuseUnmapMemoryDma}}},
+      {NV_ESC_RM_MAP_MEMORY_DMA, EachVersion<Handler, NVOS46_PARAMETERS>([]<typename Layout>() {
+         return TypedHandler<Handler>{sizeof(Layout), Serve<&RmDevice::MapMemoryDma<Layout>>};
+       })},
+      // No driver library was seen to use it.
+      {NV_ESC_RM_UNMAP_MEMORY_DMA, EachSize<NVOS47_PARAMETERS>(&RefuseUnmapMemoryDma)},
       Typed<&RmDevice::GetEventData>(NV_ESC_RM_GET_EVENT_DATA),
       Typed<&RmDevice::IdleChannels>(NV_ESC_RM_IDLE_CHANNELS,
                                      "who waits for a channel finds its work done in order"),
@@ -148,14 +142,15 @@ int RmDevice::Escape(CallContext& call, uint32_t number, uint32_t size, RemoteAd
   }
   const auto row = std::find_if(Rows().begin(), Rows().end(),
                                 [number](const Row& row) { return row.number == number; });
-  if (row == Rows().end()) {
+  const DriverAbi abi = rm_->machine->driver.abi;
+  if (row == Rows().end() || row->versions.For(abi).serve == nullptr) {
     const char* name = EscapeName(number);
     rm_->machine->unknowns->Count(
         "escape", number,
         absl::StrFormat("%s, %d bytes; answered EINVAL", name ? name : "no public name", size));
     return -EINVAL;
   }
-  const auto& [expected, serve] = row->versions.For(rm_->machine->driver.abi);
+  const auto& [expected, serve] = row->versions.For(abi);
   if (expected != kAnySize && expected != size) {
     rm_->machine->unknowns->Count(
         "escape size", uint64_t{number} << 32 | size,

@@ -70,12 +70,12 @@ class RmDevice : public DeviceFile {
     // Does the block, after the call, say NV_OK?
     bool (*succeeded)(const Block&) = nullptr;
   };
-  static constexpr uint32_t kAnySize = TypedHandler<Handler>::kAbsent;  // no escape is absent
+  static constexpr uint32_t kAnySize = TypedHandler<Handler>::kAbsent - 1;
   template <auto kServe>
   static int Serve(RmDevice& device, CallContext& call, Block& block);
   template <auto kServe>
   static bool Succeeded(const Block& block);
-  template <auto kServe, typename P550 = ParamsOf<kServe>>
+  template <auto kServe, bool kDiffersWhereNobodyLooks = false>
   static constexpr Row Typed(uint32_t number, const char* quiet = nullptr);
   template <auto kServe>
   static constexpr Row AnySize(uint32_t number, const char* quiet = nullptr);

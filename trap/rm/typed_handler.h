@@ -3,9 +3,13 @@
 #ifndef PHANTORA_TRAP_RM_TYPED_HANDLER_H_
 #define PHANTORA_TRAP_RM_TYPED_HANDLER_H_
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <type_traits>
 
+#include "trap/abi/versions.h"
 #include "trap/rm/driver_version.h"
 
 namespace phantora {
@@ -30,24 +34,61 @@ struct TypedHandler {
   static constexpr uint32_t kAbsent = ~0u;
 
   uint32_t size = kAbsent;  // bytes of the parameter block; kAbsent: the interface lacks the call
-  Handler serve = nullptr;  // a block of that size
+  Handler serve = nullptr;  // a block of that size; nullptr if the interface lacks the call
 };
 
-// In all of them. What 580 does not say otherwise is as in 550.
+// In all of them.
 template <typename Handler>
-struct HandlerVersions {
-  TypedHandler<Handler> v535, v550, v580;
+class HandlerVersions {
+ public:
+  // In all the same.
+  constexpr explicit HandlerVersions(TypedHandler<Handler> all) { served_.fill(all); }
 
-  constexpr HandlerVersions(TypedHandler<Handler> v535, TypedHandler<Handler> v550)
-      : HandlerVersions(v535, v550, v550) {}
-  constexpr HandlerVersions(TypedHandler<Handler> v535, TypedHandler<Handler> v550,
-                            TypedHandler<Handler> v580)
-      : v535(v535), v550(v550), v580(v580) {}
-
-  const TypedHandler<Handler>& For(DriverAbi abi) const {
-    return abi >= DriverAbi::k580 ? v580 : abi >= DriverAbi::k550 ? v550 : v535;
+  // The same, but from a branch on.
+  [[nodiscard]] constexpr HandlerVersions Since(DriverAbi abi, TypedHandler<Handler> served) const {
+    HandlerVersions result = *this;
+    for (size_t index = IndexOf(abi); index < served_.size(); ++index) {
+      result.served_[index] = served;
+    }
+    return result;
   }
+
+  constexpr const TypedHandler<Handler>& For(DriverAbi abi) const { return served_[IndexOf(abi)]; }
+
+ private:
+  std::array<TypedHandler<Handler>, std::size(kDriverAbis)> served_{};
 };
+
+// What `make` gives for the layout that each branch has of `Block`: it is called with a type, as
+// `make.template operator()<Layout>()`, and gives a TypedHandler. Branches before the first that
+// has the structure lack the call.
+template <typename Handler, typename Block, typename Make>
+constexpr HandlerVersions<Handler> EachVersion(Make make) {
+  HandlerVersions<Handler> versions{TypedHandler<Handler>{}};
+  const auto add = [&]<typename... Version>(abi::Versions<Version...>) {
+    ((versions = versions.Since(static_cast<DriverAbi>(Version::kSince),
+                                make.template operator()<typename Version::Layout>())),
+     ...);
+  };
+  add(typename abi::VersionsOf<Block>::All{});
+  return versions;
+}
+
+// `serve` looks at no block, or at one of bytes: only the sizes differ.
+template <typename Block, typename Handler>
+constexpr HandlerVersions<Handler> EachSize(Handler serve) {
+  return EachVersion<Handler, Block>([serve]<typename Layout>() {
+    return TypedHandler<Handler>{sizeof(Layout), serve};
+  });
+}
+
+// Do all versions only add to the oldest one of `Block`, so that who serves that can serve all?
+template <typename Block>
+constexpr bool OnlyGrows() {
+  return []<typename... Version>(abi::Versions<Version...>) {
+    return (Version::kIsExtension && ...);
+  }(typename abi::VersionsOf<Block>::All{});
+}
 
 }  // namespace phantora
 

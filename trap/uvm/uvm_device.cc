@@ -58,16 +58,18 @@ uint32_t UvmDevice::Serve(UvmDevice& device, CallContext& call, Block& block) {
   return params.rmStatus = (device.*kServe)(call, params);
 }
 
-template <auto k535, auto k550>
+template <auto kServe, bool kDiffersWhereNobodyLooks>
 constexpr UvmDevice::Row UvmDevice::Typed(uint32_t number, const char* quiet) {
-  return {number,
-          {{sizeof(ParamsOf<k535>), Serve<k535>}, {sizeof(ParamsOf<k550>), Serve<k550>}},
-          quiet};
+  static_assert(kDiffersWhereNobodyLooks || OnlyGrows<ParamsOf<kServe>>());
+  return {number, EachSize<ParamsOf<kServe>>(&Serve<kServe>), quiet};
 }
 
-template <typename P535, typename P550>
+template <typename Block>
 constexpr UvmDevice::Row UvmDevice::Accepted(uint32_t number, const char* why) {
-  return Typed<&UvmDevice::Succeed<P535>, &UvmDevice::Succeed<P550>>(number, why);
+  return {number, EachVersion<Handler, Block>([]<typename Layout>() {
+            return TypedHandler<Handler>{sizeof(Layout), Serve<&UvmDevice::Succeed<Layout>>};
+          }),
+          why};
 }
 
 absl::Span<const UvmDevice::Row> UvmDevice::Rows() {
@@ -103,20 +105,27 @@ absl::Span<const UvmDevice::Row> UvmDevice::Rows() {
       Accepted<UVM_MIGRATE_RANGE_GROUP_PARAMS>(
           UVM_MIGRATE_RANGE_GROUP, "managed memory has one copy, which does not migrate"),
       Typed<&UvmDevice::CreateExternalRange>(UVM_CREATE_EXTERNAL_RANGE),
-      Typed<&UvmDevice::MapExternalAllocation<UVM_MAP_EXTERNAL_ALLOCATION_PARAMS>,
-            &UvmDevice::MapExternalAllocation<UVM_MAP_EXTERNAL_ALLOCATION_PARAMS_V550>>(
-          UVM_MAP_EXTERNAL_ALLOCATION),
+      {UVM_MAP_EXTERNAL_ALLOCATION,
+       EachVersion<Handler, UVM_MAP_EXTERNAL_ALLOCATION_PARAMS>([]<typename Layout>() {
+         return TypedHandler<Handler>{sizeof(Layout),
+                                      Serve<&UvmDevice::MapExternalAllocation<Layout>>};
+       })},
       Typed<&UvmDevice::MapExternalSparse>(UVM_MAP_EXTERNAL_SPARSE),
       Typed<&UvmDevice::UnmapExternal>(UVM_UNMAP_EXTERNAL),
-      Typed<&UvmDevice::AllocSemaphorePool<UVM_ALLOC_SEMAPHORE_POOL_PARAMS>,
-            &UvmDevice::AllocSemaphorePool<UVM_ALLOC_SEMAPHORE_POOL_PARAMS_V550>>(
-          UVM_ALLOC_SEMAPHORE_POOL),
+      {UVM_ALLOC_SEMAPHORE_POOL,
+       EachVersion<Handler, UVM_ALLOC_SEMAPHORE_POOL_PARAMS>([]<typename Layout>() {
+         return TypedHandler<Handler>{sizeof(Layout),
+                                      Serve<&UvmDevice::AllocSemaphorePool<Layout>>};
+       })},
       Typed<&UvmDevice::MapDynamicParallelismRegion>(UVM_MAP_DYNAMIC_PARALLELISM_REGION),
-      Typed<&UvmDevice::FreeRange>(UVM_FREE),
+      {UVM_FREE, EachVersion<Handler, UVM_FREE_PARAMS>([]<typename Layout>() {
+         return TypedHandler<Handler>{sizeof(Layout), Serve<&UvmDevice::FreeRange<Layout>>};
+       })},
       Typed<&UvmDevice::ValidateRange>(UVM_VALIDATE_VA_RANGE),
-      Typed<&UvmDevice::Migrate>(UVM_MIGRATE),
-      Accepted<UVM_SET_PREFERRED_LOCATION_PARAMS, UVM_SET_PREFERRED_LOCATION_PARAMS_V550>(
-          UVM_SET_PREFERRED_LOCATION, "managed memory has one copy in one place"),
+      // 550 has a signed cpuNumaNode.
+      Typed<&UvmDevice::Migrate, true>(UVM_MIGRATE),
+      Accepted<UVM_SET_PREFERRED_LOCATION_PARAMS>(UVM_SET_PREFERRED_LOCATION,
+                                                  "managed memory has one copy in one place"),
       Accepted<UVM_UNSET_PREFERRED_LOCATION_PARAMS>(UVM_UNSET_PREFERRED_LOCATION,
                                                     "managed memory has one copy in one place"),
       Accepted<UVM_SET_ACCESSED_BY_PARAMS>(UVM_SET_ACCESSED_BY,
@@ -159,13 +168,14 @@ int UvmDevice::Ioctl(CallContext& call, uint32_t command, RemoteAddress argument
   const auto row = std::find_if(rows.begin(), rows.end(),
                                 [command](const Row& row) { return row.number == command; });
   const char* name = UvmIoctlName(command);
-  if (row == rows.end()) {
+  const DriverAbi abi = rm_->machine->driver.abi;
+  if (row == rows.end() || row->versions.For(abi).serve == nullptr) {
     rm_->machine->unknowns->Count(
         "UVM ioctl", command,
         absl::StrFormat("%s; answered EINVAL", name ? name : "no public name"));
     return -EINVAL;
   }
-  const auto& [size, serve] = row->versions.For(rm_->machine->driver.abi);
+  const auto& [size, serve] = row->versions.For(abi);
   Block block(size);
   if (!call.memory().Read(argument, block.data(), block.size())) return -EFAULT;
   const uint32_t status = serve(*this, call, block);
@@ -375,7 +385,8 @@ uint32_t UvmDevice::MapDynamicParallelismRegion(CallContext&,
   return NV_ERR_NO_MEMORY;
 }
 
-uint32_t UvmDevice::FreeRange(CallContext&, UVM_FREE_PARAMS& params) {
+template <typename Params>
+uint32_t UvmDevice::FreeRange(CallContext&, Params& params) {
   const VaRanges::Range* range = ranges_.At(params.base);
   if (range == nullptr) return NV_ERR_INVALID_ADDRESS;
   for (const auto& [gpu, space] : spaces_) space->memory.Unmap(params.base, range->length);

@@ -59,7 +59,8 @@ class UvmDevice : public DeviceFile {
   uint32_t AllocSemaphorePool(CallContext& call, Params& params);
   uint32_t MapDynamicParallelismRegion(CallContext& call,
                                        abi::UVM_MAP_DYNAMIC_PARALLELISM_REGION_PARAMS& params);
-  uint32_t FreeRange(CallContext& call, abi::UVM_FREE_PARAMS& params);
+  template <typename Params>
+  uint32_t FreeRange(CallContext& call, Params& params);
   uint32_t ValidateRange(CallContext& call, abi::UVM_VALIDATE_VA_RANGE_PARAMS& params);
   uint32_t Migrate(CallContext& call, abi::UVM_MIGRATE_PARAMS& params);
   uint32_t Is8Supported(CallContext& call, abi::UVM_IS_8_SUPPORTED_PARAMS& params);
@@ -73,9 +74,9 @@ class UvmDevice : public DeviceFile {
   };
   template <auto kServe>
   static uint32_t Serve(UvmDevice& device, CallContext& call, Block& block);
-  template <auto k535, auto k550 = k535>
+  template <auto kServe, bool kDiffersWhereNobodyLooks = false>
   static constexpr Row Typed(uint32_t number, const char* quiet = nullptr);
-  template <typename P535, typename P550 = P535>
+  template <typename Block>
   static constexpr Row Accepted(uint32_t number, const char* why);
   static absl::Span<const Row> Rows();
 

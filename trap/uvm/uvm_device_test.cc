@@ -141,6 +141,11 @@ class UvmDeviceTest : public testing::TestWithParam<DriverAbi> {
                : PoolAs<UVM_ALLOC_SEMAPHORE_POOL_PARAMS>(base, length);
   }
   uint32_t Free(uint64_t base, uint64_t length) {
+    if (GetParam() >= DriverAbi::k590) {
+      UVM_FREE_PARAMS_V590 shorter{};
+      shorter.base = base;
+      return Do(*device_, UVM_FREE, shorter);
+    }
     UVM_FREE_PARAMS params{};
     params.base = base;
     params.length = length;
@@ -174,8 +179,7 @@ class UvmDeviceTest : public testing::TestWithParam<DriverAbi> {
   std::unique_ptr<UvmDevice> device_;
 };
 
-INSTANTIATE_TEST_SUITE_P(Drivers, UvmDeviceTest,
-                         testing::Values(DriverAbi::k535, DriverAbi::k550, DriverAbi::k580));
+INSTANTIATE_TEST_SUITE_P(Drivers, UvmDeviceTest, testing::ValuesIn(kDriverAbis));
 
 // --- Mappings ---
 

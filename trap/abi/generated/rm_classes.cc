@@ -43,6 +43,7 @@ constexpr Entry kEntries[] = {
     {0x81, "NV01_MEMORY_LIST_SYSTEM"},
     {0x82, "NV01_MEMORY_LIST_FBMEM"},
     {0x83, "NV01_MEMORY_LIST_OBJECT"},
+    {0x8f, "KERNEL_WATCHDOG"},
     {0x90, "KERNEL_GRAPHICS_CONTEXT"},
     {0x92, "NV0092_RG_LINE_CALLBACK"},
     {0xb1, "NV01_MEMORY_HW_RESOURCES"},
@@ -119,6 +120,7 @@ constexpr Entry kEntries[] = {
     {0xa06f, "KEPLER_CHANNEL_GPFIFO_A"},
     {0xa080, "KEPLER_DEVICE_VGPU"},
     {0xa081, "NVA081_VGPU_CONFIG"},
+    {0xa083, "NVA083_GRID_DISPLAYLESS"},
     {0xa084, "NVA084_KERNEL_HOST_VGPU_DEVICE"},
     {0xa097, "KEPLER_A"},
     {0xa0b0, "NVA0B0_VIDEO_DECODER"},
@@ -231,7 +233,9 @@ constexpr Entry kEntries[] = {
     {0xc86f, "HOPPER_CHANNEL_GPFIFO_A"},
     {0xc870, "NVC870_DISPLAY"},
     {0xc871, "NVC871_DISP_SF_USER"},
+    {0xc873, "NVC873_DISP_CAPABILITIES"},
     {0xc87d, "NVC87D_CORE_CHANNEL_DMA"},
+    {0xc87e, "NVC87E_WINDOW_CHANNEL_DMA"},
     {0xc8b5, "HOPPER_DMA_COPY_A"},
     {0xc96f, "BLACKWELL_CHANNEL_GPFIFO_A"},
     {0xc970, "NVC970_DISPLAY"},
@@ -296,6 +300,7 @@ constexpr Entry kEntries[] = {
     {0xd1b0, "NVD1B0_VIDEO_DECODER"},
     {0xd1b7, "NVD1B7_VIDEO_ENCODER"},
     {0xd1fa, "NVD1FA_VIDEO_OFA"},
+    {0xd5b7, "NVD5B7_VIDEO_ENCODER"},
 };
 
 }  // namespace

@@ -49,5 +49,17 @@ TEST_F(Nccl, KernelsOfTheProgramDoNotCommunicate) {
   EXPECT_EQ(ncclCommDestroy(comm), ncclSuccess);
 }
 
+TEST_F(Nccl, WhatIsNotSimulatedSaysSo) {
+  const ncclComm_t comm = Join();
+  EXPECT_EQ(ncclCommSuspend(comm, 1), ncclInvalidUsage);
+  EXPECT_NE(std::strstr(ncclGetLastError(comm), "ncclCommSuspend is not simulated"), nullptr);
+  EXPECT_EQ(ncclCommResume(comm), ncclInvalidUsage);
+  EXPECT_EQ(ncclSignal(0, 0, 0, 0, comm, nullptr), ncclInvalidUsage);
+  EXPECT_EQ(ncclCommResume(nullptr), ncclInvalidArgument);
+  ncclComm_t grown = nullptr;
+  EXPECT_EQ(ncclCommGrow(nullptr, 2, nullptr, 0, &grown, nullptr), ncclInvalidUsage);
+  EXPECT_EQ(ncclCommDestroy(comm), ncclSuccess);
+}
+
 }  // namespace
 }  // namespace phantora::nccl

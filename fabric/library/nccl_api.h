@@ -1,13 +1,14 @@
 // NCCL's public interface as of 2.27.7: its names, numbers and layouts, which programs are compiled
 // against. Of 2.28 it has what programs that were compiled against that need without asking for the
-// version: the collectives (XLA), and to be refused communication by their own kernels (PyTorch 2.11
-// does not load without these functions). Each function exists a second time with a "p" in front, as
-// in NCCL, for profilers.
+// version: the collectives (XLA), and to be refused communication by their own kernels
+// (PyTorch 2.11 does not load without these functions). Each function exists a second time with a
+// "p" in front, as in NCCL, for profilers.
 #ifndef PHANTORA_FABRIC_LIBRARY_NCCL_API_H_
 #define PHANTORA_FABRIC_LIBRARY_NCCL_API_H_
 
 #include <climits>
 #include <cstddef>
+#include <cstdint>
 
 inline constexpr int kNcclVersion = 22707;
 
@@ -166,7 +167,28 @@ struct ncclSimInfo_t {
      cudaStream_t stream))                                                                         \
   X(ncclResult_t, GroupStart, ())                                                                  \
   X(ncclResult_t, GroupEnd, ())                                                                    \
-  X(ncclResult_t, GroupSimulateEnd, (ncclSimInfo_t * info))
+  X(ncclResult_t, GroupSimulateEnd, (ncclSimInfo_t * info))                                        \
+  /* Since 2.28 to 2.30, and not simulated (api_unsimulated.cc). */                                \
+  X(ncclResult_t, CommRevoke, (ncclComm_t comm, int flags))                                        \
+  X(ncclResult_t, CommGetUniqueId, (ncclComm_t comm, ncclUniqueId * id))                           \
+  X(ncclResult_t, CommGrow,                                                                        \
+    (ncclComm_t comm, int ranks, const ncclUniqueId* id, int rank, ncclComm_t* grown,              \
+     ncclConfig_t* config))                                                                        \
+  X(ncclResult_t, CommSuspend, (ncclComm_t comm, int flags))                                       \
+  X(ncclResult_t, CommResume, (ncclComm_t comm))                                                   \
+  X(ncclResult_t, CommMemStats, (ncclComm_t comm, int which, uint64_t* value))                     \
+  X(ncclResult_t, WinGetUserPtr, (ncclComm_t comm, ncclWindow_t window, void** pointer))           \
+  X(ncclResult_t, PutSignal,                                                                       \
+    (const void* send, size_t count, ncclDataType_t type, int peer, ncclWindow_t window,           \
+     size_t offset, int signal, int context, unsigned flags, ncclComm_t comm,                      \
+     cudaStream_t stream))                                                                         \
+  X(ncclResult_t, Signal,                                                                          \
+    (int peer, int signal, int context, unsigned flags, ncclComm_t comm, cudaStream_t stream))     \
+  X(ncclResult_t, WaitSignal, (int count, void* signals, ncclComm_t comm, cudaStream_t stream))    \
+  X(ncclResult_t, GetLsaMultimemDevicePointer,                                                     \
+    (ncclWindow_t window, size_t offset, void** pointer))                                          \
+  X(ncclResult_t, GetPeerDevicePointer,                                                            \
+    (ncclWindow_t window, size_t offset, int peer, void** pointer))
 
 #define PHANTORA_NCCL_DECLARE(type, name, parameters)                 \
   __attribute__((visibility("default"))) type pnccl##name parameters; \

@@ -18,6 +18,8 @@ constexpr unsigned char kCudaObject = 13;  // type of variables' symbols in relo
 constexpr uint8_t kSymbolEntry = 0x10;     // STO_CUDA_ENTRY in st_other
 constexpr uint8_t kAttributeFormatSized = 4;
 constexpr uint8_t kAttributeParameterInfo = 0x17;  // EIATTR_KPARAM_INFO
+// EIATTR_KPARAM_INFO_V2, of kernels with more than 4 KiB of parameters.
+constexpr uint8_t kAttributeLargeParameterInfo = 0x45;
 constexpr uint16_t kMostParameters = 4096;
 
 template <typename T>
@@ -103,15 +105,16 @@ void ReadParameters(absl::Span<const uint8_t> info, CubinKernel& kernel) {
   while (auto head = ReadAt<uint32_t>(info, at)) {
     const uint8_t format = *head & 0xff, attribute = *head >> 8 & 0xff;
     const uint32_t size = format == kAttributeFormatSized ? *head >> 16 : 0;
-    if (attribute == kAttributeParameterInfo && size >= 12) {
-      // {index, ordinal:16 offset:16, flags and size in bits 31:18}
+    const bool large = attribute == kAttributeLargeParameterInfo;
+    if ((attribute == kAttributeParameterInfo || large) && size >= 12) {
+      // {index, ordinal:16 offset:16, flags and size in bits 31:18}, or {..., size:16 flags:16}
       auto place = ReadAt<uint32_t>(info, at + 8);
       auto shape = ReadAt<uint32_t>(info, at + 12);
       if (place && shape && (*place & 0xffff) < kMostParameters) {
         const size_t ordinal = *place & 0xffff;
         if (kernel.parameters.size() <= ordinal) kernel.parameters.resize(ordinal + 1);
         kernel.parameters[ordinal] = {static_cast<uint16_t>(*place >> 16),
-                                      static_cast<uint16_t>(*shape >> 18)};
+                                      static_cast<uint16_t>(large ? *shape : *shape >> 18)};
       }
     }
     at += 4 + size;

@@ -76,7 +76,8 @@ inline Bytes CodeForTest(uint32_t seed, size_t bytes) {
   return code;
 }
 
-// One kernel with two parameters of 8 and 4 bytes; its second instruction is relocated.
+// One kernel with parameters of 8, 4 and 24,000 bytes, the third as compilers of CUDA 13 say it; its
+// second instruction is relocated.
 inline Bytes CubinForTest(int architecture, const std::string& name, const Bytes& code,
                           uint16_t type = ET_EXEC) {
   Bytes strings(1);
@@ -97,6 +98,10 @@ inline Bytes CubinForTest(int architecture, const std::string& name, const Bytes
     Put(info, place);
     Put(info, uint32_t{size << 18});
   }
+  Put(info, uint32_t{4 | 0x45 << 8 | 12 << 16});
+  Put(info, uint32_t{0});
+  Put(info, uint32_t{2 | 16 << 16});
+  Put(info, uint32_t{24000});
   return ElfForTest(190, type, static_cast<uint32_t>(architecture),
                     {{".strtab", SHT_STRTAB, strings},
                      {".symtab", SHT_SYMTAB, symbols, 1},

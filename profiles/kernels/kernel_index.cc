@@ -16,7 +16,7 @@ namespace phantora {
 namespace {
 
 // Counts up when the layout changes, or what a fingerprint is.
-constexpr char kMagic[8] = {'P', 'h', 'K', 'e', 'r', 'n', '0', '3'};
+constexpr char kMagic[8] = {'P', 'h', 'K', 'e', 'r', 'n', '0', '4'};
 // Many kernels start alike: a second key is made over the largest of these that fits.
 constexpr uint32_t kWindows[] = {8192, 1024};
 

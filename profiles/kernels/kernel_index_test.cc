@@ -96,9 +96,11 @@ TEST(KernelIndexTest, KeepsTheParameters) {
     return true;
   });
   ASSERT_TRUE(found);
-  ASSERT_EQ(found->parameters.size(), 2);
+  ASSERT_EQ(found->parameters.size(), 3);
   EXPECT_EQ(found->parameters[1].offset, 8);
   EXPECT_EQ(found->parameters[1].size, 4);
+  EXPECT_EQ(found->parameters[2].offset, 16);
+  EXPECT_EQ(found->parameters[2].size, 24000);
 }
 
 // Also of two that lie in one compressed block.

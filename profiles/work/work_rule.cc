@@ -6,7 +6,8 @@
 namespace phantora {
 namespace {
 
-constexpr uint32_t kMostParameterBytes = 4096;
+// Of a kernel, since CUDA 12.1.
+constexpr uint32_t kMostParameterBytes = 32764;
 
 }  // namespace
 

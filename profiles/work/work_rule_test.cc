@@ -225,6 +225,27 @@ TEST(WorkRuleTest, AnUnknownKernelHasNoFamily) {
   EXPECT_EQ(rule.Of({.grid = {10, 1, 1}, .block = {32, 1, 1}, .parameters = {}}).bytes, 8.0 * 320);
 }
 
+// As PyTorch 2.15 for CUDA 13.2 has them; each list has room for 448 tensors then, not 64.
+TEST(WorkRuleTest, ListsOfTensorsAreLongerFromCuda13On) {
+  constexpr size_t kSizes = 2 * 448 * 8, kTensors = kSizes + 448 * 8, kChunks = kTensors + 2240 * 2,
+                   kAll = kChunks + 2240 * 4 + 4;
+  Bytes bytes(kAll + 12);
+  Set<int64_t>(bytes, kSizes + 8 * 300, 1000);
+  Set<int64_t>(bytes, kSizes + 8 * 301, 65536 + 500);
+  Set<uint16_t>(bytes, kTensors, 300);
+  Set<uint16_t>(bytes, kTensors + 2, 301);
+  Set<uint16_t>(bytes, kTensors + 4, 301);
+  Set<int32_t>(bytes, kChunks + 8, 1);  // the third block has the second chunk
+  const WorkRule rule(
+      "_ZN2at6native25multi_tensor_apply_kernelINS1_18TensorListMetadataILi2EEENS1_"
+      "14UnaryOpFunctorIfLi2ELi1ELi1EEEJNS0_4SqrtIfEEEEEvT_T0_DpT1_",
+      Parameters{{0, kAll}, {kAll, 1}}, {});
+  const KernelWork work = rule.Of({.grid = {3, 1, 1}, .block = {512, 1, 1}, .parameters = bytes});
+  EXPECT_EQ(rule.family(), WorkFamily::kOptimizer);
+  EXPECT_TRUE(work.checked);
+  EXPECT_EQ(work.bytes, 2.0 * 4 * (1000 + 65536 + 500));
+}
+
 TEST(WorkPriceTest, LargeProductsReachWhatIsMeasured) {
   // bf16 8192^3: 711 TFLOP/s on H100 (napkin-math-gpu); within what is said of its error.
   const auto rates = FindGpuRates("h100-sxm5-80gb");

@@ -112,7 +112,13 @@ class Rig {
     return mapped == MAP_FAILED ? nullptr : mapped;
   }
   bool MapToGpu(uint32_t memory, uint64_t va, uint64_t length, uint64_t offset = 0) {
-    NVOS46_PARAMETERS call{};
+    // 580 has a longer block, and knows the older one by no name.
+    return MapToGpuAs<NVOS46_PARAMETERS>(memory, va, length, offset) ||
+           MapToGpuAs<NVOS46_PARAMETERS_V580>(memory, va, length, offset);
+  }
+  template <typename Params>
+  bool MapToGpuAs(uint32_t memory, uint64_t va, uint64_t length, uint64_t offset) {
+    Params call{};
     call.hClient = client;
     call.hDevice = device;
     call.hDma = va_space;

@@ -95,8 +95,9 @@ def main():
     parser.add_argument("--only", metavar="NAME", action="append", choices=SYSTEMS, help="one of " + ", ".join(SYSTEMS))
     options = parser.parse_args()
     failed = []
-    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
-        os.chmod(folder, 0o755)
+    folder = tempfile.mkdtemp(dir="/var/tmp")
+    os.chmod(folder, 0o755)
+    try:
         for name in options.only or SYSTEMS:
             system = System(name, pathlib.Path(folder))
             try:
@@ -107,6 +108,9 @@ def main():
                 failed.append(name)
             finally:
                 system.unmake()
+    finally:
+        # Whatever is still mounted there is this machine's own.
+        subprocess.run(["rm", "-rf", "--one-file-system", folder], check=False)
     return 1 if failed else 0
 
 

@@ -32,8 +32,8 @@ namespace {
 constexpr int kCannotSetUp = 125;
 // UVM's, in which an offset is an address (uvm_device.h).
 constexpr rlim_t kLongestFile = rlim_t{1} << 47;
-// Phantora's own, which no program is likely to end with (sysexits.h leaves them to nobody after
-// EX_SOFTWARE, 70, that of the guardian).
+// Phantora's own, beside the guardian's 70. Few programs end with them (sysexits.h has them for
+// errors of the system), and many with 1.
 constexpr int kNcclFailed = 71, kMemoryDiffered = 72;
 // Of processes that use a GPU in real time, where they wait by spinning.
 constexpr int kSpinnersNice = 19;

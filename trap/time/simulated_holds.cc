@@ -144,20 +144,23 @@ void SimulatedTime::PassOverLoop(Process& process, pid_t thread) {
 }
 
 SpinLoops::Turn SimulatedTime::LookInVain(Process& process, pid_t thread) {
-  const auto used = [&] { return clocks_.ProcessorTimeOf(thread); };
-  const SpinLoops::Turn turn =
-      spins_.LooksInVain(process.id, thread, process.now, others_rest_, used);
-  clocks_.ExcludeProcessorTime(process, turn.spent);
-  // Where all go in the order of time, one that spins on may have found something, and have
-  // written to others, when somebody has let it look.
   int depth = 0;
   if (const auto chain = looks_.find(thread); chain != looks_.end()) {
     depth = chain->second;
     looks_.erase(chain);
   }
-  if (turn.begins_to || (turn.spins && depth > 0 && depth < kLongestChain)) {
-    LetSpinnersLook(process.now, thread, depth + 1);
-  }
+  const auto used = [&] { return clocks_.ProcessorTimeOf(thread); };
+  // Where all go in the order of time, whoever is earlier stops before this one looks again, and is
+  // then seen: by itself it looks for time to pass, or for somebody who does not stop.
+  const bool in_order = options_.threads != nullptr;
+  const SpinLoops::Turn turn = spins_.LooksInVain(
+      process.id, thread,
+      {.now = process.now, .whole_wait = others_rest_ || in_order, .was_let = depth > 0}, used);
+  clocks_.ExcludeProcessorTime(process, turn.spent);
+  // There, too, one that spins on may have found something, and have written to others, when
+  // somebody has let it look.
+  const bool may_have_found = in_order && turn.spins && depth > 0 && depth < kLongestChain;
+  if (turn.begins_to || may_have_found) LetSpinnersLook(process.now, thread, depth + 1);
   return turn;
 }
 
@@ -168,13 +171,13 @@ void SimulatedTime::LetSpinnersLook(VirtualTime at, pid_t thread, int depth) {
     if (call->second.thread == thread) continue;
     // What has been written by one who is not later can be seen at once.
     const VirtualTime now = clocks_.TimeOf(call->second.process, call->second.thread);
-    if (at <= now && options_.threads == nullptr) {
-      looks_due_.push_back(id);
-    } else if (at <= now) {
-      looks_[call->second.thread] = depth;
-      order_.AddEnd(now, call->second.process, id);
-    } else {
+    looks_[call->second.thread] = depth;
+    if (at > now) {
       held_.EndBy(call, at);
+    } else if (options_.threads == nullptr) {
+      looks_due_.push_back(id);
+    } else {
+      order_.AddEnd(now, call->second.process, id);
     }
   }
 }

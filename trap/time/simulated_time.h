@@ -328,7 +328,7 @@ class SimulatedTime {
   CallsUnderWay signals_, wakes_;    // signals sent, futexes of shared memory woken
   WakeTimes wake_times_;             // of the latter
   std::vector<uint64_t> looks_due_;  // held calls that may look at once
-  // Where these have turns: threads that are let look, and by how many who did so one for another.
+  // Threads that are let look, and by how many who did so one for another.
   absl::flat_hash_map<pid_t, int> looks_;
   CallOrder order_;
   absl::flat_hash_set<pid_t> releases_;  // processes of which a thread is in it to go on

@@ -35,16 +35,22 @@ class SpinLoops {
   static constexpr int64_t kStepsOfLoop = 16;
 
   struct Turn {
-    bool spins = false, begins_to = false;
+    bool spins = false, begins_to = false;  // (again, too, for something else)
     VirtualSpan step;   // of one that spins: after which it looks again by itself
     int64_t spent = 0;  // ns of its processor time since its last look, if that was for the loop
   };
   // ns that a thread has used so far. Asked for only where it is needed: it takes looks at /proc.
   using ProcessorTime = absl::FunctionRef<int64_t()>;
-  // `thread` looks in vain at `now`. `others_rest`: since all others were found blocked nobody has
-  // gone on but those that spin.
-  Turn LooksInVain(pid_t process, pid_t thread, VirtualTime now, bool others_rest,
-                   ProcessorTime processor_time);
+  struct Look {
+    VirtualTime now;
+    // The step is of the whole wait, even if somebody has stopped meanwhile: all others rest, or
+    // are seen anyway as soon as they stop.
+    bool whole_wait = false;
+    // The turn before it began since somebody else had stopped: it may have found something.
+    bool was_let = false;
+  };
+  // `thread` looks in vain.
+  Turn LooksInVain(pid_t process, pid_t thread, Look look, ProcessorTime processor_time);
   // It reads a clock: on the way, if it spins. ns of its processor time that were for the loop.
   int64_t ReadsClock(pid_t thread, ProcessorTime processor_time);
   bool Spins(pid_t thread) const;
@@ -62,9 +68,11 @@ class SpinLoops {
     pid_t process = 0;
     uint32_t looks = 0;
     VirtualTime since;
-    int64_t processor_time = -1;  // at its last look but the first; -1: not known
-    int long_turns = 0;           // one after the other, without this one
-    bool is_long = false;         // this one is
+    int64_t processor_time = -1;             // at its last look but the first; -1: not known
+    int long_turns = 0;                      // one after the other, without this one
+    bool is_long = false;                    // this one is
+    int reads = 0;                           // of clocks, in this turn
+    int last_reads = -1, reads_before = -1;  // in the two before; -1: not known
   };
   // What it has used for the loop since it was asked last; -1: it has worked, and the loop is over.
   static int64_t TakeSpent(Loop& loop, int64_t processor_time);

@@ -18,8 +18,9 @@ class SpinLoopsTest : public ::testing::Test {
  protected:
   SpinLoops::Turn Look(int64_t microseconds, int64_t used = 0, pid_t thread = kThread) {
     processor_time_ += used;
-    return loops_.LooksInVain(kRank, thread, At(microseconds), others_rest_,
-                              [this] { return Used(); });
+    return loops_.LooksInVain(
+        kRank, thread, {.now = At(microseconds), .whole_wait = whole_wait_, .was_let = was_let_},
+        [this] { return Used(); });
   }
   int64_t Used() {
     ++asked_;
@@ -37,7 +38,7 @@ class SpinLoopsTest : public ::testing::Test {
   }
 
   SpinLoops loops_;
-  bool others_rest_ = false;
+  bool whole_wait_ = false, was_let_ = false;
   int64_t processor_time_ = 0;
   int asked_ = 0;
 };
@@ -141,13 +142,50 @@ TEST_F(SpinLoopsTest, AfterSomebodyElsesStopStepsAreShortAgain) {
   EXPECT_EQ(Look(3'600).step, SpinLoops::kShortestStep) << "one who is ahead";
 }
 
-TEST_F(SpinLoopsTest, WhileOthersRestStepsAreThoseOfTheWholeWait) {
+TEST_F(SpinLoopsTest, StepsOfTheWholeWaitWhereThatIsAskedFor) {
   Spin(0);
-  others_rest_ = true;
+  whole_wait_ = true;
   loops_.SomebodyStopped(At(1'500));
   EXPECT_EQ(Look(1'600).step, VirtualSpan::Microseconds(100));
-  others_rest_ = false;
+  whole_wait_ = false;
   EXPECT_EQ(Look(1'660).step, VirtualSpan::Microseconds(10));
+}
+
+TEST_F(SpinLoopsTest, ATurnWithOtherClockReadsBelongsToAnotherWait) {
+  const auto look = [this](int64_t microseconds, int reads) {
+    for (int i = 0; i < reads; ++i) ReadClock(kThread);
+    return Look(microseconds);
+  };
+  for (int i = 0; i < 4; ++i) look(0, 1);
+  was_let_ = true;
+  SpinLoops::Turn turn = look(1'600, 1);
+  EXPECT_FALSE(turn.begins_to);
+  EXPECT_EQ(turn.step, VirtualSpan::Microseconds(100));
+  // It has found something, and waits for the next: until when, it finds out first.
+  turn = look(1'700, 2);
+  EXPECT_TRUE(turn.spins && turn.begins_to) << "it may have written";
+  EXPECT_EQ(turn.step, SpinLoops::kShortestStep);
+  turn = look(3'300, 1);
+  EXPECT_FALSE(turn.begins_to) << "the usual turn";
+  EXPECT_EQ(turn.step, VirtualSpan::Microseconds(100));
+  // Nobody has done anything meanwhile.
+  was_let_ = false;
+  look(3'300, 1);
+  turn = look(3'300, 3);
+  EXPECT_FALSE(turn.begins_to);
+  EXPECT_EQ(turn.step, VirtualSpan::Microseconds(100));
+}
+
+TEST_F(SpinLoopsTest, ALoopMayReadTheClockInEverySecondTurn) {
+  was_let_ = true;
+  for (int i = 0; i < 8; ++i) {
+    if (i % 2 == 0) ReadClock(kThread);
+    Look(0);
+  }
+  for (int i = 0; i < 4; ++i) {
+    if (i % 2 == 0) ReadClock(kThread);
+    EXPECT_FALSE(Look(0).begins_to);
+  }
 }
 
 TEST_F(SpinLoopsTest, ThreadsWithoutEnd) {

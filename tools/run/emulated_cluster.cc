@@ -125,7 +125,7 @@ EmulatedCluster::EmulatedCluster(const Options& options, Parts parts)
       unknowns_(std::move(parts.unknowns)),
       pages_(
           std::make_shared<PageStore>(std::max(Proc::Host().MachineMemory().total, kLeastMemory))),
-      events_(&time_),
+      events_(&time_, simulated() && options.session->host_time.repeats()),
       internal_kernels_(LoadInternalKernels(*options.plan)),
       fixed_pricer_(VirtualSpan::Microseconds(options.session->kernel_microseconds.value_or(0))),
       model_(std::move(parts.model)),

@@ -79,6 +79,7 @@ class EmulatedCluster {
   void AddMemory(MemoryUse* use);
   GpuTimelines& timelines() { return timelines_; }
   GpuScheduler& scheduler() { return scheduler_; }
+  OsEvents& events() { return events_; }
   RunRecorder& recorder() { return recorder_; }
   TraceWriter* trace() { return trace_; }  // the recorder's; nullptr unless wanted
   const GpuServices& services() const { return services_; }

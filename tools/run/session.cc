@@ -217,6 +217,7 @@ Supervisor::Options Session::ServeOptions() {
           .host_time = options_.host_time,
           .segments = outputs_.host_time ? &outputs_.host_time->segments() : nullptr,
           .device = &cluster_->timelines(),
+          .events = &cluster_->events(),
           .unknowns = &cluster_->unknowns(),
           .waited = [this](pid_t process, pid_t, VirtualTime since,
                            VirtualTime until) { cluster_->Waited(process, since, until); },

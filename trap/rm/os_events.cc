@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "trap/abi/generated/escapes.h"
@@ -31,6 +32,8 @@ EventDescriptor::EventDescriptor() {
   if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) return;
   read_end_ = UniqueFd(ends[0]);
   write_end_ = UniqueFd(ends[1]);
+  struct stat status {};
+  if (fstat(ends[1], &status) == 0) inode_ = status.st_ino;
 }
 
 void EventDescriptor::Raise() {
@@ -77,6 +80,7 @@ void OsEvents::RaiseIf(int gpu, pid_t process, Predicate matches) {
     }
     EventDescriptor& descriptor = *registration->descriptor;
     descriptor.drain_at = drain_at;
+    descriptor.seen = false;
     if (descriptor.raised) continue;
     descriptor.raised = true;
     descriptor.Raise();
@@ -100,15 +104,48 @@ void OsEvents::ChannelError(int gpu, pid_t process) {
 bool OsEvents::Drain() {
   if (raised_.empty()) return false;
   const VirtualTime now = time_->Now();
-  std::erase_if(raised_, [now](const std::weak_ptr<EventDescriptor>& raised) {
+  bool some_will_be = false;
+  std::erase_if(raised_, [&](const std::weak_ptr<EventDescriptor>& raised) {
     auto descriptor = raised.lock();
     if (descriptor == nullptr) return true;
-    if (now < descriptor->drain_at) return false;
+    // Whoever polls next is to see it, however long that takes him.
+    if (polls_are_seen_ && !descriptor->seen && !descriptor->polled_unseen) return false;
+    if (now < descriptor->drain_at) {
+      some_will_be = true;
+      return false;
+    }
     descriptor->Drain();
     descriptor->raised = false;
     return true;
   });
-  return !raised_.empty();
+  return some_will_be;
+}
+
+void OsEvents::Seen(ino_t pipe, bool left_to_kernel) {
+  std::erase_if(raised_, [&](const std::weak_ptr<EventDescriptor>& raised) {
+    auto descriptor = raised.lock();
+    if (descriptor == nullptr) return true;
+    if (descriptor->inode() != pipe) return false;
+    if (left_to_kernel) {
+      descriptor->seen = true;
+      descriptor->drain_at = time_->Now() + kPulse;
+      return false;
+    }
+    descriptor->Drain();
+    descriptor->raised = false;
+    return true;
+  });
+}
+
+void OsEvents::PollsUnseen(pid_t process, ino_t pipe) {
+  const auto registrations = registrations_.find(process);
+  if (registrations == registrations_.end()) return;
+  for (const auto& weak : registrations->second) {
+    const auto registration = weak.lock();
+    if (registration != nullptr && registration->descriptor->inode() == pipe) {
+      registration->descriptor->polled_unseen = true;
+    }
+  }
 }
 
 }  // namespace phantora

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "clock/polled_events.h"
 #include "trap/gpu/front/gpu_services.h"
 #include "trap/linux/unique_fd.h"
 
@@ -23,16 +24,20 @@ class EventDescriptor {
   EventDescriptor();
   int write_end() const { return write_end_.get(); }
   UniqueFd TakeReadEnd() { return std::move(read_end_); }
+  ino_t inode() const { return inode_; }
 
   void Raise();
   void Drain();
 
   // Kept by OsEvents.
   bool raised = false;
+  bool seen = false;           // by a poll, since it was raised
+  bool polled_unseen = false;  // PollsUnseen() has told of it
   VirtualTime drain_at;
 
  private:
   UniqueFd write_end_, read_end_;
+  ino_t inode_ = 0;
 };
 
 // Implemented by the emulated files that can be raised.
@@ -44,12 +49,15 @@ class EventSource {
 
 // The real driver's poll() consumes a dataless event, so that it is seen once. A
 // pipe stays readable until it is read, and libcuda does not read it: it is
-// drained again some time later. Until then libcuda's thread wakes up more than
+// drained by the poll that tells of it, where that is held here. Where polls may be
+// the kernel's, it is drained some time later, too. Until then libcuda's thread wakes up more than
 // once, which is harmless; a pulse that is too short to be seen would cost the
 // waiter its 100 ms poll timeout.
-class OsEvents : public InterruptSink {
+class OsEvents : public InterruptSink, public PolledEvents {
  public:
-  explicit OsEvents(TimeSource* time) : time_(time) {}
+  // `polls_are_seen`: all polls of programs are Seen(), but for those of PollsUnseen().
+  explicit OsEvents(TimeSource* time, bool polls_are_seen = false)
+      : time_(time), polls_are_seen_(polls_are_seen) {}
 
   // An event object (NV01_EVENT_OS_EVENT). It lives as long as the result; nullptr when
   // the process has too many.
@@ -67,8 +75,13 @@ class OsEvents : public InterruptSink {
   void NonStall(int gpu, pid_t process, uint32_t engine) override;
   void ChannelError(int gpu, pid_t process) override;
 
-  // Drains what has been raised long enough; true if some is still raised.
+  // Drains what has been raised long enough; true if some is still raised that will be.
   bool Drain();
+
+  // PolledEvents.
+  bool is_raised() const override { return !raised_.empty(); }
+  void Seen(ino_t pipe, bool left_to_kernel) override;
+  void PollsUnseen(pid_t process, ino_t pipe) override;
 
  private:
   // Raises those of the process whose notify index `matches`.
@@ -76,6 +89,7 @@ class OsEvents : public InterruptSink {
   void RaiseIf(int gpu, pid_t process, Predicate matches);
 
   TimeSource* const time_;
+  const bool polls_are_seen_;
   absl::flat_hash_map<pid_t, std::vector<std::weak_ptr<Registration>>> registrations_;
   std::vector<std::weak_ptr<EventDescriptor>> raised_;
 };

@@ -50,6 +50,7 @@ absl::StatusOr<std::unique_ptr<Supervisor>> Supervisor::Create(const Options& op
                                        .sharing = options.sharing,
                                        .turns = &*supervisor->turns_,
                                        .threads = threads,
+                                       .events = options.events,
                                        .epoll = supervisor->epoll_.get()});
     if (!time.ok()) return time.status();
     supervisor->time_ = *std::move(time);

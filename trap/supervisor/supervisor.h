@@ -12,6 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "clock/host_time.h"
+#include "clock/polled_events.h"
 #include "clock/simulated_device.h"
 #include "trap/call_log.h"
 #include "trap/host/virtual_host.h"
@@ -49,6 +50,7 @@ class Supervisor {
     HostTime host_time;
     HostSegments* segments = nullptr;  // with HostTimeMode::kLearned
     SimulatedDevice* device = nullptr;
+    PolledEvents* events = nullptr;  // of the emulated driver; used under `machine_lock`
     Unknowns* unknowns;
     std::function<void(pid_t, pid_t, VirtualTime, VirtualTime)> waited = {};
     // Called by the thread that serves, often; must be quick.

@@ -350,19 +350,21 @@ void SimulatedTime::ServeWait(const TrappedCall& call) {
   const pid_t thread = call.thread();
   if (spins_.Spins(thread)) PassOverLoop(clocks_.Of(call.process()), thread);
   Process& process = clocks_.Stopped(call.process(), thread, true);
+  const auto parsed = [&] {
+    return ParseWait(call,
+                     {.now = ProcessClocks::SeenBy(process, thread),
+                      .realtime_offset = realtime_offset_,
+                      .sees_wakes = sees_wakes()},
+                     std::make_shared<CheckedMemory>(thread, call.id(), &call.listener()));
+  };
   if (IsLeftToKernel(call, process)) {
     options_.threads->GoesToSleep(call.id());
+    PollsUnseen(call, *parsed());
     quiet_ = false;
     Runs(thread, call.process());
     return call.Continue();
   }
-  HoldOrAnswer(call, call.process(), call.tracee().pidfd.get(),
-               ParseWait(call,
-                         {.now = ProcessClocks::SeenBy(process, thread),
-                          .realtime_offset = realtime_offset_,
-                          .sees_wakes = sees_wakes()},
-                         std::make_shared<CheckedMemory>(thread, call.id(), &call.listener())),
-               call.listener());
+  HoldOrAnswer(call, call.process(), call.tracee().pidfd.get(), parsed(), call.listener());
 }
 
 void SimulatedTime::NotBeforeSender(Process& process, const TransferCall& call,

@@ -1,12 +1,16 @@
 // SimulatedTime's held calls: who waits, and who is let go.
 #include <poll.h>
 #include <sys/epoll.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <mutex>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_format.h"
 #include "trap/time/descriptor_state.h"
@@ -29,6 +33,13 @@ constexpr size_t kWordsAtATime = 256;
 // One that spins lets others look who do so, who let others look...: so often, or they would never
 // stop.
 constexpr int kLongestChain = 2;
+
+// The inode, if it is a pipe.
+std::optional<ino_t> PipeOf(int file) {
+  struct stat status {};
+  if (fstat(file, &status) != 0 || !S_ISFIFO(status.st_mode)) return std::nullopt;
+  return status.st_ino;
+}
 
 }  // namespace
 
@@ -56,6 +67,7 @@ void SimulatedTime::HoldOrAnswer(const CallArguments& call, pid_t id, int pidfd,
     if ((descriptor >= 0 && IsReady(descriptor, POLLIN) && wait->CollectReady()) ||
         wait->AwaitsSignal(SignalsOf(thread, *options_.clocks.threads).pending())) {
       Runs(thread, id);
+      TellsOfEvents(*wait);
       wait->ReleaseDescriptors();
       wait->Ready(listener, process.now);
       return;
@@ -89,6 +101,31 @@ void SimulatedTime::HoldOrAnswer(const CallArguments& call, pid_t id, int pidfd,
   held.wait = std::move(wait);
   held.since = process.now;
   Hold(call.id(), std::move(held));
+}
+
+void SimulatedTime::TellsOfEvents(const TimedWait& wait) {
+  if (options_.events == nullptr || wait.copies() == 0) return;
+  std::lock_guard lock(*options_.clocks.machine_lock);
+  if (!options_.events->is_raised()) return;
+  const auto tell = [this](int file, bool left_to_kernel) {
+    if (const auto pipe = PipeOf(file)) options_.events->Seen(*pipe, left_to_kernel);
+  };
+  const std::vector<int> found = wait.found_readable();
+  for (const int file : found) tell(file, false);
+  if (!found.empty()) return;
+  for (const int file : wait.files()) {
+    if (IsReady(file, POLLIN)) tell(file, true);
+  }
+}
+
+void SimulatedTime::PollsUnseen(const TrappedCall& call, TimedWait& wait) {
+  if (options_.events == nullptr) return;
+  wait.WatchDescriptors(call.tracee().pidfd.get(), held_.copies_left(call.process()));
+  std::lock_guard lock(*options_.clocks.machine_lock);
+  for (const int file : wait.files()) {
+    if (const auto pipe = PipeOf(file)) options_.events->PollsUnseen(call.process(), *pipe);
+  }
+  wait.ReleaseDescriptors();
 }
 
 void SimulatedTime::AnswerHeld(HeldCalls::Calls::iterator call, NotifyListener& listener) {
@@ -286,6 +323,7 @@ void SimulatedTime::LetGo(HeldCalls::Calls::iterator call, NotifyListener& liste
       HearOutside(held.wait->copy(), conduit.stream);
     }
   }
+  if (end == End::kReady) TellsOfEvents(*held.wait);
   held.wait->ReleaseDescriptors();
   Log(held, end == End::kTimedOut  ? "timed out"
             : end == End::kReady   ? "was ready:"

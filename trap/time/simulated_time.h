@@ -13,6 +13,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/statusor.h"
+#include "clock/polled_events.h"
 #include "clock/virtual_time.h"
 #include "trap/call_log.h"
 #include "trap/linux/call_table.h"
@@ -60,6 +61,7 @@ class SimulatedTime {
     // Where runs repeat: threads of a process run one at a time, and calls of CallMode::kRepeatable
     // are trapped.
     ThreadGate* threads = nullptr;
+    PolledEvents* events = nullptr;  // of the emulated driver
     int epoll;  // gets descriptors that Ready() is for
     // All processes that may act.
     std::vector<pid_t> (*descendants)() = Descendants;
@@ -209,6 +211,11 @@ class SimulatedTime {
   // Holds the call of `process`, or answers it if it need not wait.
   void HoldOrAnswer(const CallArguments& call, pid_t process, int pidfd,
                     std::unique_ptr<TimedWait> wait, NotifyListener& listener);
+
+  // The wait, whose descriptors have become ready, is about to tell so.
+  void TellsOfEvents(const TimedWait& wait);
+  // The poll is about to be left to the kernel.
+  void PollsUnseen(const TrappedCall& call, TimedWait& wait);
 
   // Writes what happens to a held call to the log of calls.
   void Log(const HeldCall& held, const char* what);

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 
+#include "absl/strings/str_format.h"
 #include "absl/types/span.h"
 #include "trap/gpu/front/gpu_context.h"
 #include "trap/gpu/front/gpu_services.h"
@@ -87,6 +88,10 @@ struct ExecutionContext {
   void Interrupt(uint32_t engine) {
     budget -= kInterruptCost;
     ++interrupts;
+    if (services.log->enabled()) {
+      services.log->Line(process,
+                         absl::StrFormat("gpu%d ch%d interrupts, engine %u", gpu, channel, engine));
+    }
     services.interrupts->NonStall(gpu, process, engine);
   }
 };

@@ -47,6 +47,15 @@ bool PollWait::CollectReady() {
   return true;
 }
 
+std::vector<int> PollWait::found_readable() const {
+  std::vector<int> readable;
+  if (ready_.size() != watches().size() || all_copies().size() != watches().size()) return readable;
+  for (size_t i = 0; i < ready_.size(); ++i) {
+    if ((ready_[i] & POLLIN) != 0) readable.push_back(all_copies()[i].get());
+  }
+  return readable;
+}
+
 bool PollWait::WriteResults(const std::vector<short>& revents) const {
   // Read again only to leave alone what others may have written meanwhile.
   std::vector<pollfd> entries(entries_.size());

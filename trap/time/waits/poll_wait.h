@@ -16,6 +16,7 @@ class PollWait : public WatchedWait {
 
   const char* name() const override { return "poll"; }
   bool CollectReady() override;
+  std::vector<int> found_readable() const override;
   void TimeOut(NotifyListener& listener, VirtualTime now) const override;
   void Ready(NotifyListener& listener, VirtualTime now) const override;
 

@@ -69,6 +69,8 @@ class TimedWait {
   // more, since somebody else has read from them, and the call has to wait on. (Left to the
   // kernel, it would wait there, in real time.)
   virtual bool CollectReady() { return true; }
+  // After that: those of files() that it has found readable. Empty if the kernel is to look.
+  virtual std::vector<int> found_readable() const { return {}; }
   virtual size_t copies() const { return 0; }
   // The copies.
   virtual std::vector<int> files() const { return {}; }

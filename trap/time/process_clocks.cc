@@ -1,6 +1,6 @@
 #include "trap/time/process_clocks.h"
 
-#include <poll.h>
+#include <sys/epoll.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -65,7 +65,7 @@ ProcessClocks::Process& ProcessClocks::Of(pid_t id) {
   Process& result = *process;
   if (Process* parent = Find(result.parent)) {
     result.now = has_thread_clocks() ? BeginOf(id, *parent) : Shown(*parent);
-    parent->children.push_back(id);
+    AddChild(*parent, result);
   }
   result.own = ThreadClocks(result.now);
   if (options_.segments != nullptr) options_.segments->Begins(id, result.parent);
@@ -316,16 +316,26 @@ SimulatedDevice::Progress ProcessClocks::Advance(Process& process, pid_t id, Vir
 
 void ProcessClocks::NotBeforeChildren(Process& process) {
   if (process.children.empty()) return;
-  std::vector<pollfd> polls;
-  for (const pid_t child : process.children) {
-    const Process* found = Find(child);
-    polls.push_back({found == nullptr ? -1 : found->pidfd.get(), POLLIN, 0});
+  // All that have ended: a process forgets a child as soon as its end has been heard of.
+  std::vector<epoll_event> ended(process.children.size());
+  const int count =
+      epoll_wait(process.ends_of_children.get(), ended.data(), static_cast<int>(ended.size()), 0);
+  for (int i = 0; i < count; ++i) {
+    const Process* child = Find(ended[i].data.fd);
+    if (child != nullptr) process.now = std::max(process.now, Shown(*child));
   }
-  if (poll(polls.data(), polls.size(), 0) <= 0) return;
-  for (size_t i = 0; i < polls.size(); ++i) {
-    if (polls[i].revents == 0) continue;
-    process.now = std::max(process.now, Shown(*Find(process.children[i])));
+}
+
+void ProcessClocks::AddChild(Process& parent, const Process& child) {
+  parent.children.push_back(child.id);
+  if (!parent.ends_of_children.valid()) {
+    parent.ends_of_children = UniqueFd(epoll_create1(EPOLL_CLOEXEC));
   }
+  // (Of one that cannot be watched, being gone or for want of descriptors, Died() tells.)
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.fd = child.id;
+  epoll_ctl(parent.ends_of_children.get(), EPOLL_CTL_ADD, child.pidfd.get(), &event);
 }
 
 bool ProcessClocks::IsLibcudas(const Process& process, pid_t thread) {
@@ -505,7 +515,7 @@ void ProcessClocks::Died(pid_t id) {
       Process* found = Find(child);
       if (found == nullptr || options_.parent_of(child) != process.parent) continue;
       found->parent = process.parent;
-      parent->children.push_back(child);
+      AddChild(*parent, *found);
     }
   }
   if (process.uses_gpu) {

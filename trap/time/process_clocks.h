@@ -74,6 +74,7 @@ class ProcessClocks {
     bool seen = false;              // its GPUs have done something that these may wait for
     bool waits_for_others = false;  // its GPUs have work that ends when others do something
     std::vector<pid_t> children;
+    UniqueFd ends_of_children;  // an epoll of their pidfds: so those that live need not be asked
     // Calls of each thread since it has waited; see ChargeFruitless().
     absl::flat_hash_map<pid_t, uint32_t> fruitless;
     // Where costs are learned: submissions from here to `now` have not been told to the GPUs yet,
@@ -286,6 +287,7 @@ class ProcessClocks {
   // What its GPUs will do next. The machine's lock is held.
   void LookAhead(Process& process, pid_t id);
   void NotBeforeChildren(Process& process);
+  static void AddChild(Process& parent, const Process& child);
   // Have its GPUs something to do by its present?
   bool IsDue(Process& process, pid_t id);
   // Runs the process's GPUs for it, and takes it along, while `wanted` says so; how many

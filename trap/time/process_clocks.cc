@@ -187,7 +187,7 @@ void ProcessClocks::EndSegment(pid_t id, pid_t thread, uint32_t stop, bool looks
 }
 
 void ProcessClocks::DiscardProcessorTime(Process& process, pid_t id) {
-  if (!CountsProcessorTime()) return;
+  if (!CountsProcessorTime() && !has_thread_clocks()) return;
   process.processor_time = clock().ProcessorTime(id);
   process.wall_time = clock().Monotonic();
 }

@@ -11,6 +11,7 @@
 #include "trap/linux/fake_proc.h"
 #include "trap/linux/fake_real_clock.h"
 #include "trap/time/fake_device.h"
+#include "trap/time/host_segments.h"
 
 namespace phantora {
 namespace {
@@ -41,7 +42,7 @@ class ProcessClocksTest : public ::testing::Test {
 
   ProcessClocksTest() { Parents().clear(); }
 
-  ProcessClocks Make(HostTimeMode mode, double scale = 1.0) {
+  ProcessClocks Make(HostTimeMode mode, double scale = 1.0, HostSegments* segments = nullptr) {
     return ProcessClocks(
         {.host = {.mode = mode, .scale = scale},
          .device = &device_,
@@ -50,6 +51,7 @@ class ProcessClocksTest : public ::testing::Test {
              [this](pid_t process, pid_t thread, VirtualTime since, VirtualTime until) {
                waits_.push_back({process, thread, since, until});
              },
+         .segments = segments,
          .clock = &clock_,
          .threads = &threads_,
          .parent_of = FakeParentOf});
@@ -100,6 +102,18 @@ TEST_F(ProcessClocksTest, DiscardedTimeDoesNotCount) {
   clocks.DiscardProcessorTime(process, kRank);
   Run(kRank, 13 * kMicrosecond);
   EXPECT_EQ(clocks.Stopped(kRank, kRank).now, At(10));
+}
+
+TEST_F(ProcessClocksTest, DiscardedTimeIsInNoSegment) {
+  HostSegments segments({.host = {.mode = HostTimeMode::kLearned}});
+  ProcessClocks clocks = Make(HostTimeMode::kLearned, 1.0, &segments);
+  auto& process = clocks.Of(kRank);
+  clocks.EndSegment(kRank, kRank, 1, false);
+  Run(kRank, kSecond);
+  clocks.DiscardProcessorTime(process, kRank);
+  Run(kRank, 13 * kMicrosecond);
+  clocks.EndSegment(kRank, kRank, 2, false);
+  EXPECT_EQ(clocks.TimeOf(kRank, kRank), At(10));
 }
 
 TEST_F(ProcessClocksTest, AProcessThatIsGoneHasRunNoFurther) {

@@ -7,8 +7,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
+#include <fstream>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -33,12 +36,26 @@ constexpr size_t kWordsAtATime = 256;
 // One that spins lets others look who do so, who let others look...: so often, or they would never
 // stop.
 constexpr int kLongestChain = 2;
+// Descriptors of an epoll that are looked through for events.
+constexpr size_t kMostLookedAt = 4096;
 
 // The inode, if it is a pipe.
 std::optional<ino_t> PipeOf(int file) {
   struct stat status {};
   if (fstat(file, &status) != 0 || !S_ISFIFO(status.st_mode)) return std::nullopt;
   return status.st_ino;
+}
+
+// The inodes of what an epoll looks at, of whatever kind; none if it is no epoll (proc(5), fdinfo).
+std::vector<ino_t> LookedAtBy(int file) {
+  std::vector<ino_t> inodes;
+  std::ifstream lines("/proc/self/fdinfo/" + std::to_string(file));
+  for (std::string line; inodes.size() < kMostLookedAt && std::getline(lines, line);) {
+    const size_t at = line.rfind("ino:");
+    if (line.rfind("tfd:", 0) != 0 || at == std::string::npos) continue;
+    inodes.push_back(strtoull(line.c_str() + at + 4, nullptr, 16));
+  }
+  return inodes;
 }
 
 }  // namespace
@@ -81,6 +98,7 @@ void SimulatedTime::HoldOrAnswer(const CallArguments& call, pid_t id, int pidfd,
       }
       if (!clocks_.PassesOver(process, thread)) process.now = process.now + kFruitlessLook;
       Runs(thread, id);
+      LeavesEvents(*wait, pidfd, id);
       listener.ReplyContinue(call.id());
       return;
     case TimedWait::Verdict::kInvalid:
@@ -108,7 +126,8 @@ void SimulatedTime::TellsOfEvents(const TimedWait& wait) {
   std::lock_guard lock(*options_.clocks.machine_lock);
   if (!options_.events->is_raised()) return;
   const auto tell = [this](int file, bool left_to_kernel) {
-    if (const auto pipe = PipeOf(file)) options_.events->Seen(*pipe, left_to_kernel);
+    if (const auto pipe = PipeOf(file)) return options_.events->Seen(*pipe, left_to_kernel);
+    for (const ino_t inode : LookedAtBy(file)) options_.events->Seen(inode, true);
   };
   const std::vector<int> found = wait.found_readable();
   for (const int file : found) tell(file, false);
@@ -116,6 +135,17 @@ void SimulatedTime::TellsOfEvents(const TimedWait& wait) {
   for (const int file : wait.files()) {
     if (IsReady(file, POLLIN)) tell(file, true);
   }
+}
+
+void SimulatedTime::LeavesEvents(TimedWait& wait, int pidfd, pid_t process) {
+  if (options_.events == nullptr) return;
+  {
+    std::lock_guard lock(*options_.clocks.machine_lock);
+    if (!options_.events->is_raised()) return;
+  }
+  wait.WatchDescriptors(pidfd, held_.copies_left(process));
+  TellsOfEvents(wait);
+  wait.ReleaseDescriptors();
 }
 
 void SimulatedTime::PollsUnseen(const TrappedCall& call, TimedWait& wait) {

@@ -214,7 +214,9 @@ class SimulatedTime {
 
   // The wait, whose descriptors have become ready, is about to tell so.
   void TellsOfEvents(const TimedWait& wait);
-  // The poll is about to be left to the kernel.
+  // The wait, which is over at once, is about to be left to the kernel, and may find events there.
+  void LeavesEvents(TimedWait& wait, int pidfd, pid_t process);
+  // The poll is about to be left to the kernel, and to sleep there.
   void PollsUnseen(const TrappedCall& call, TimedWait& wait);
 
   // Writes what happens to a held call to the log of calls.

@@ -19,6 +19,8 @@ class PolledEvents {
   virtual void Seen(ino_t pipe, bool left_to_kernel) = 0;
   // A thread of the process polls this pipe in the kernel, where nobody sees what it finds.
   virtual void PollsUnseen(pid_t process, ino_t pipe) = 0;
+  // The same for whatever the process polls: its descriptors cannot be looked at.
+  virtual void PollsUnseen(pid_t process) = 0;
 };
 
 }  // namespace phantora

@@ -56,23 +56,24 @@ void EventDescriptor::Drain() {
 
 std::shared_ptr<OsEvents::Registration> OsEvents::Register(
     int gpu, pid_t process, uint32_t notify_index, std::shared_ptr<EventDescriptor> descriptor) {
-  auto& registrations = registrations_[process];
+  auto& [registrations, polls_unseen] = of_processes_[process];
   std::erase_if(registrations, [](const auto& weak) { return weak.expired(); });
   if (registrations.size() >= kMostPerProcess) return nullptr;
+  descriptor->polled_unseen |= polls_unseen;
   auto registration = std::make_shared<Registration>(
       Registration{gpu, process, notify_index, std::move(descriptor)});
   registrations.push_back(registration);
   return registration;
 }
 
-void OsEvents::ProcessDied(pid_t process) { registrations_.erase(process); }
+void OsEvents::ProcessDied(pid_t process) { of_processes_.erase(process); }
 
 template <typename Predicate>
 void OsEvents::RaiseIf(int gpu, pid_t process, Predicate matches) {
-  auto registrations = registrations_.find(process);
-  if (registrations == registrations_.end()) return;
+  const auto found = of_processes_.find(process);
+  if (found == of_processes_.end()) return;
   const VirtualTime drain_at = time_->Now() + kPulse;
-  for (const auto& weak : registrations->second) {
+  for (const auto& weak : found->second.registrations) {
     auto registration = weak.lock();
     if (registration == nullptr || registration->gpu != gpu ||
         !matches(registration->notify_index)) {
@@ -138,13 +139,21 @@ void OsEvents::Seen(ino_t pipe, bool left_to_kernel) {
 }
 
 void OsEvents::PollsUnseen(pid_t process, ino_t pipe) {
-  const auto registrations = registrations_.find(process);
-  if (registrations == registrations_.end()) return;
-  for (const auto& weak : registrations->second) {
+  const auto found = of_processes_.find(process);
+  if (found == of_processes_.end()) return;
+  for (const auto& weak : found->second.registrations) {
     const auto registration = weak.lock();
     if (registration != nullptr && registration->descriptor->inode() == pipe) {
       registration->descriptor->polled_unseen = true;
     }
+  }
+}
+
+void OsEvents::PollsUnseen(pid_t process) {
+  OfProcess& all = of_processes_[process];
+  all.polls_unseen = true;
+  for (const auto& weak : all.registrations) {
+    if (const auto registration = weak.lock()) registration->descriptor->polled_unseen = true;
   }
 }
 

@@ -82,15 +82,21 @@ class OsEvents : public InterruptSink, public PolledEvents {
   bool is_raised() const override { return !raised_.empty(); }
   void Seen(ino_t pipe, bool left_to_kernel) override;
   void PollsUnseen(pid_t process, ino_t pipe) override;
+  void PollsUnseen(pid_t process) override;
 
  private:
+  struct OfProcess {
+    std::vector<std::weak_ptr<Registration>> registrations;
+    bool polls_unseen = false;  // whatever it polls
+  };
+
   // Raises those of the process whose notify index `matches`.
   template <typename Predicate>
   void RaiseIf(int gpu, pid_t process, Predicate matches);
 
   TimeSource* const time_;
   const bool polls_are_seen_;
-  absl::flat_hash_map<pid_t, std::vector<std::weak_ptr<Registration>>> registrations_;
+  absl::flat_hash_map<pid_t, OfProcess> of_processes_;
   std::vector<std::weak_ptr<EventDescriptor>> raised_;
 };
 

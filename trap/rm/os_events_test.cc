@@ -79,6 +79,22 @@ TEST_F(OsEventsTest, WhatIsPolledUnseenStaysForAWhile) {
   EXPECT_FALSE(IsReadable());
 }
 
+TEST_F(OsEventsTest, AllPollsOfAProcessCanBeUnseen) {
+  events_.PollsUnseen(kProcess + 1);
+  Raise();
+  Pass();
+  EXPECT_TRUE(IsReadable());
+  events_.PollsUnseen(kProcess);
+  Pass();
+  EXPECT_FALSE(IsReadable());
+  descriptor_ = std::make_shared<EventDescriptor>();
+  read_end_ = descriptor_->TakeReadEnd();
+  registration_ = events_.Register(0, kProcess, kIndex, descriptor_);
+  Raise();
+  Pass();
+  EXPECT_FALSE(IsReadable()) << "one that was registered later";
+}
+
 TEST_F(OsEventsTest, OneThatIsClosedIsForgotten) {
   Raise();
   registration_ = nullptr;

@@ -144,7 +144,13 @@ void SimulatedTime::LeavesEvents(TimedWait& wait, int pidfd, pid_t process) {
     if (!options_.events->is_raised()) return;
   }
   wait.WatchDescriptors(pidfd, held_.copies_left(process));
-  TellsOfEvents(wait);
+  // Its descriptors may not be looked at (pidfd_getfd is denied), or are too many.
+  if (wait.left_to_kernel() != nullptr && wait.arguments().number() != SYS_futex) {
+    std::lock_guard lock(*options_.clocks.machine_lock);
+    options_.events->PollsUnseen(process);
+  } else {
+    TellsOfEvents(wait);
+  }
   wait.ReleaseDescriptors();
 }
 
@@ -152,6 +158,7 @@ void SimulatedTime::PollsUnseen(const TrappedCall& call, TimedWait& wait) {
   if (options_.events == nullptr) return;
   wait.WatchDescriptors(call.tracee().pidfd.get(), held_.copies_left(call.process()));
   std::lock_guard lock(*options_.clocks.machine_lock);
+  if (wait.left_to_kernel() != nullptr) options_.events->PollsUnseen(call.process());
   for (const int file : wait.files()) {
     if (const auto pipe = PipeOf(file)) options_.events->PollsUnseen(call.process(), *pipe);
   }

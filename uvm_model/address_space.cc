@@ -278,6 +278,14 @@ std::optional<std::pair<uint64_t, uint64_t>> AddressSpace::MappingAt(uint64_t va
   return std::pair(at->first, at->second.length);
 }
 
+std::optional<std::pair<uint64_t, uint64_t>> AddressSpace::FirstWithin(uint64_t va,
+                                                                       uint64_t length) {
+  if (const auto mapping = MappingAt(va)) return mapping;
+  const auto next = segments_.lower_bound(va);
+  if (next == segments_.end() || next->first - va >= length) return std::nullopt;
+  return std::pair(next->first, next->second.length);
+}
+
 std::optional<std::pair<uint64_t, uint64_t>> AddressSpace::RangeAround(uint64_t va) {
   constexpr int kMostPieces = 64;  // each way
   const auto at = Containing(va);

@@ -77,6 +77,9 @@ class AddressSpace {
   // The mapping that the address lies in: begin and length.
   std::optional<std::pair<uint64_t, uint64_t>> MappingAt(uint64_t va);
 
+  // The first mapping that has bytes of [va, va + length): begin and length.
+  std::optional<std::pair<uint64_t, uint64_t>> FirstWithin(uint64_t va, uint64_t length);
+
   // What is mapped around `va` without a gap, as far as a few mappings: begin and length. nullopt:
   // nothing is mapped there.
   std::optional<std::pair<uint64_t, uint64_t>> RangeAround(uint64_t va);

@@ -15,6 +15,7 @@
 #include "trap/rm/rm_device.h"
 #include "trap/rm/rm_resources.h"
 #include "trap/rm/rm_sharing.h"
+#include "trap/rm/virtual_memory.h"
 
 namespace phantora {
 namespace {
@@ -44,10 +45,12 @@ uint32_t RmDevice::HeapAllocSize(CallContext& call, RmClient& client, NVOS32_PAR
   const uint64_t page = PageSizeFor(request.attr, vidmem, request.size);
   const uint64_t bytes = (request.size + page - 1) / page * page;
   if ((request.flags & NVOS32_ALLOC_FLAGS_VIRTUAL) != 0) {
-    auto range = std::make_shared<VirtualRangeResource>();
-    range->base = request.offset;
-    range->size = bytes;
-    object.resource = std::move(range);
+    auto space = VaSpaceOf(client, params.hObjectParent, 0);
+    if (space == nullptr) return NV_ERR_INVALID_OBJECT_HANDLE;
+    uint64_t size = bytes;
+    const uint32_t status = ReserveRange(std::move(space), request.flags, request.alignment, &size,
+                                         &request.offset, &object.resource);
+    if (status != NV_OK) return status;
   } else {
     object.class_id = vidmem ? NV01_MEMORY_LOCAL_USER : NV01_MEMORY_SYSTEM;
     const uint32_t status = AllocMemory(*rm_, call, parent->gpu, vidmem, bytes, &object.resource);
@@ -173,23 +176,55 @@ int RmDevice::UnmapMemory(CallContext& call, NVOS34_PARAMETERS& params) {
   return 0;
 }
 
+namespace {
+
+// Where an object of virtual memory lets others be mapped. `range`: nullptr is all of the space.
+struct Target {
+  std::shared_ptr<VaSpaceResource> space;
+  std::shared_ptr<VirtualRangeResource> range;
+};
+Target TargetOf(RmClient* client, uint32_t handle) {
+  const RmObject* object = client == nullptr ? nullptr : client->Find(handle);
+  if (object == nullptr) return {};
+  auto range = object->As<VirtualRangeResource>();
+  return {range != nullptr ? range->space : object->As<VaSpaceResource>(), range};
+}
+
+// Where dmaAllocMap_IMPL (gpu/mem_mgr/dma.c) maps; NV_STATUS. `va`: what the caller says, then the
+// address.
+uint32_t ChooseAddress(const Target& target, uint32_t flags, uint64_t length, uint64_t* va) {
+  const VirtualRangeResource* range = target.range.get();
+  const bool is_fixed = (flags & NVOS46_FLAGS_DMA_OFFSET_FIXED_MASK) != 0;
+  if (range == nullptr || (is_fixed && !range->is_reserved)) return NV_OK;
+  if (range->is_reserved) {
+    if (!is_fixed) *va += range->base;
+    return *va < range->base || *va - range->base >= range->size ? NV_ERR_INVALID_OFFSET : NV_OK;
+  }
+  constexpr uint64_t kAlignment = 64 << 10, kFirst = 2 << 20;
+  const auto room = FindRoom(*target.space, std::max(range->base, kFirst),
+                             range->base + range->size, length, kAlignment);
+  if (!room) return NV_ERR_NO_MEMORY;
+  *va = *room;
+  return NV_OK;
+}
+
+}  // namespace
+
 template <typename Params>
 int RmDevice::MapMemoryDma(CallContext& call, Params& params) {
   RmClient* client = rm_->server.FindFor(call.process(), params.hClient);
   RmObject* memory = client == nullptr ? nullptr : client->Find(params.hMemory);
-  RmObject* space = client == nullptr ? nullptr : client->Find(params.hDma);
   auto resource = memory == nullptr ? nullptr : memory->As<MemoryResource>();
-  std::shared_ptr<GpuContext> context;
-  if (space != nullptr) {
-    if (auto va_space = space->As<VaSpaceResource>()) context = va_space->context;
-  }
-  if (resource == nullptr || context == nullptr) {
+  const Target target = TargetOf(client, params.hDma);
+  if (resource == nullptr || target.space == nullptr) {
     params.status = NV_ERR_INVALID_OBJECT_HANDLE;
   } else {
-    params.status =
-        context->memory.Map(params.dmaOffset, params.length, resource->memory, params.offset)
-            ? NV_OK
-            : NV_ERR_INVALID_ARGUMENT;
+    params.status = ChooseAddress(target, params.flags, params.length, &params.dmaOffset);
+    if (params.status == NV_OK &&
+        !target.space->context->memory.Map(params.dmaOffset, params.length, resource->memory,
+                                           params.offset)) {
+      params.status = NV_ERR_INVALID_ARGUMENT;
+    }
   }
   Trace(call, NV_ESC_RM_MAP_MEMORY_DMA,
         absl::StrFormat("object 0x%x at 0x%x length 0x%x: %s", params.hMemory, params.dmaOffset,
@@ -200,10 +235,36 @@ int RmDevice::MapMemoryDma(CallContext& call, Params& params) {
 template int RmDevice::MapMemoryDma(CallContext&, NVOS46_PARAMETERS&);
 template int RmDevice::MapMemoryDma(CallContext&, NVOS46_PARAMETERS_V580&);
 
-int RmDevice::RefuseUnmapMemoryDma(RmDevice& device, CallContext&, Block&) {
-  device.rm_->machine->unknowns->Count("escape", NV_ESC_RM_UNMAP_MEMORY_DMA,
-                                       "NV_ESC_RM_UNMAP_MEMORY_DMA; answered EINVAL");
-  return -EINVAL;
+// serverInterUnmap (rs_server.c): without a size, all of what was mapped at that address.
+template <typename Params>
+int RmDevice::UnmapMemoryDma(CallContext& call, Params& params) {
+  RmClient* client = rm_->server.FindFor(call.process(), params.hClient);
+  const Target target = TargetOf(client, params.hDma);
+  uint64_t size = 0;
+  if constexpr (requires { params.size; }) size = params.size;
+  if (target.space == nullptr) {
+    params.status = client == nullptr ? NV_ERR_INVALID_CLIENT : NV_ERR_INVALID_OBJECT_HANDLE;
+  } else if (size > ~params.dmaOffset) {
+    params.status = NV_ERR_INVALID_ARGUMENT;
+  } else {
+    AddressSpace& memory = target.space->context->memory;
+    const auto mapping = memory.MappingAt(params.dmaOffset);
+    params.status = NV_OK;
+    if (size != 0) {
+      memory.Unmap(params.dmaOffset, size);
+    } else if (mapping && mapping->first == params.dmaOffset) {
+      memory.Unmap(mapping->first, mapping->second);
+    } else {
+      params.status = NV_ERR_OBJECT_NOT_FOUND;
+    }
+  }
+  Trace(call, NV_ESC_RM_UNMAP_MEMORY_DMA,
+        absl::StrFormat("at 0x%x length 0x%x: %s", params.dmaOffset, size,
+                        StatusText(params.status)));
+  return 0;
 }
+
+template int RmDevice::UnmapMemoryDma(CallContext&, NVOS47_PARAMETERS&);
+template int RmDevice::UnmapMemoryDma(CallContext&, NVOS47_PARAMETERS_V550&);
 
 }  // namespace phantora

@@ -141,7 +141,8 @@ int RmDevice::DupObject(CallContext& call, NVOS55_PARAMETERS& params) {
   RmObject* source = source_client == nullptr ? nullptr : source_client->Find(params.hObjectSrc);
   if (client == nullptr) {
     params.status = NV_ERR_INVALID_CLIENT;
-  } else if (source == nullptr || source->resource == nullptr) {
+  } else if (source == nullptr || source->resource == nullptr ||
+             source->As<DeviceResource>() != nullptr) {
     params.status = NV_ERR_INVALID_OBJECT_HANDLE;
   } else if (const uint32_t status = CheckDuplication(rm_->server, *source_client, *source, *client,
                                                       parent == nullptr ? -1 : parent->gpu);

@@ -10,6 +10,7 @@
 #include "trap/gpu/pricing/occupancy.h"
 #include "trap/rm/rm_resources.h"
 #include "trap/rm/typed_handler.h"
+#include "trap/rm/virtual_memory.h"
 #include "uvm_model/device_memory.h"
 
 namespace phantora {
@@ -37,6 +38,7 @@ uint32_t Lacking(AllocRequest&) { return NV_ERR_INVALID_CLASS; }
 uint32_t Device(AllocRequest& request, NV0080_ALLOC_PARAMETERS& params) {
   if (params.deviceId >= request.rm.machine->gpus.size()) return NV_ERR_INVALID_DEVICE;
   request.object.gpu = static_cast<int>(params.deviceId);
+  request.object.resource = std::make_shared<DeviceResource>();
   return NV_OK;
 }
 
@@ -50,6 +52,10 @@ uint32_t VaSpace(AllocRequest& request, NV_VASPACE_ALLOCATION_PARAMETERS& params
         hopper && params.vaBase < kHopperEnd ? kHopperEnd - params.vaBase : uint64_t{1} << 49;
   }
   if (params.bigPageSize == 0) params.bigPageSize = k64Kib;
+  if (params.index == NV_VASPACE_ALLOCATION_INDEX_GPU_DEVICE) {
+    request.object.resource = VaSpaceOf(request.client, request.object.parent, 0);
+    return request.object.resource == nullptr ? NV_ERR_INVALID_OBJECT_PARENT : NV_OK;
+  }
   const auto& usage = request.client.usage();
   if (usage->va_spaces >= kMostVaSpacesPerProcess) return NV_ERR_INSUFFICIENT_RESOURCES;
   request.object.resource = std::make_shared<VaSpaceResource>();
@@ -82,31 +88,36 @@ uint32_t Memory(AllocRequest& request, NV_MEMORY_ALLOCATION_PARAMS& params) {
   return NV_OK;
 }
 
-uint32_t VirtualRange(AllocRequest& request, NV_MEMORY_ALLOCATION_PARAMS& params) {
-  auto resource = std::make_shared<VirtualRangeResource>();
-  resource->base = params.offset;
-  resource->size = params.size;
-  request.object.resource = std::move(resource);
+// NV01_MEMORY_VIRTUAL (virtual_mem.c virtmemConstruct_IMPL): a limit of 0 is the space's.
+uint32_t VirtualMemory(AllocRequest& request, NV_MEMORY_VIRTUAL_ALLOCATION_PARAMS& params) {
+  auto space = VaSpaceOf(request.client, request.object.parent, params.hVASpace);
+  if (space == nullptr) return NV_ERR_INVALID_OBJECT_HANDLE;
+  const uint64_t limit = params.limit == 0 ? kLastVirtualAddress : params.limit;
+  if (params.offset > limit || limit > kLastVirtualAddress) return NV_ERR_INVALID_ARGUMENT;
+  request.object.resource = std::make_shared<VirtualRangeResource>(
+      std::move(space), params.offset, limit - params.offset + 1, false);
   return NV_OK;
 }
 
-std::shared_ptr<VaSpaceResource> VaSpaceOf(RmClient& client, uint32_t handle) {
-  RmObject* object = handle == 0 ? nullptr : client.Find(handle);
-  return object == nullptr ? nullptr : object->As<VaSpaceResource>();
+uint32_t VirtualRange(AllocRequest& request, NV_MEMORY_ALLOCATION_PARAMS& params) {
+  auto space = VaSpaceOf(request.client, request.object.parent, params.hVASpace);
+  if (space == nullptr) return NV_ERR_INVALID_OBJECT_HANDLE;
+  return ReserveRange(std::move(space), params.flags, params.alignment, &params.size,
+                      &params.offset, &request.object.resource);
 }
 
 uint32_t ChannelGroup(AllocRequest& request, NV_CHANNEL_GROUP_ALLOCATION_PARAMETERS& params) {
   auto group = std::make_shared<ChannelGroupResource>();
   group->id = request.rm.next_group++;
   group->engine = params.engineType;
-  group->va_space = VaSpaceOf(request.client, params.hVASpace);
+  group->va_space = VaSpaceOf(request.client, request.object.parent, params.hVASpace);
   request.object.resource = std::move(group);
   return NV_OK;
 }
 
 uint32_t ContextShare(AllocRequest& request, NV_CTXSHARE_ALLOCATION_PARAMETERS& params) {
   auto share = std::make_shared<ContextShareResource>();
-  share->va_space = VaSpaceOf(request.client, params.hVASpace);
+  share->va_space = VaSpaceOf(request.client, request.object.parent, params.hVASpace);
   params.subctxId = params.flags == NV_CTXSHARE_ALLOCATION_FLAGS_SUBCONTEXT_SYNC ? 0 : 1;
   request.object.resource = std::move(share);
   return NV_OK;
@@ -121,13 +132,17 @@ std::shared_ptr<MemoryObject> MemoryOf(RmClient& client, uint32_t handle) {
 
 uint32_t GpfifoChannel(AllocRequest& request, NV_CHANNEL_ALLOC_PARAMS& params) {
   std::shared_ptr<ChannelGroupResource> group = request.parent->As<ChannelGroupResource>();
-  std::shared_ptr<VaSpaceResource> va_space = VaSpaceOf(request.client, params.hVASpace);
+  std::shared_ptr<VaSpaceResource> va_space;
+  if (params.hVASpace != 0) va_space = VaSpaceOf(request.client, 0, params.hVASpace);
   if (va_space == nullptr && params.hContextShare != 0) {
     RmObject* share = request.client.Find(params.hContextShare);
     if (share == nullptr) return NV_ERR_INVALID_OBJECT_HANDLE;
     if (auto resource = share->As<ContextShareResource>()) va_space = resource->va_space;
   }
   if (va_space == nullptr && group != nullptr) va_space = group->va_space;
+  if (va_space == nullptr && params.hVASpace == 0) {
+    va_space = VaSpaceOf(request.client, request.object.parent, 0);
+  }
   if (va_space == nullptr) return NV_ERR_INVALID_ARGUMENT;
   auto userd = MemoryOf(request.client, params.hUserdMemory[0]);
   if (userd == nullptr) return NV_ERR_INVALID_OBJECT_HANDLE;
@@ -288,8 +303,7 @@ constexpr ClassRow kClasses[] = {
     Class<Memory>(NV01_MEMORY_SYSTEM),
     Class<Memory>(NV01_MEMORY_LOCAL_USER),
     Class<VirtualRange>(NV50_MEMORY_VIRTUAL),
-    Untyped<NV_MEMORY_VIRTUAL_ALLOCATION_PARAMS>(NV01_MEMORY_VIRTUAL, true, NoState,
-                                                 "the address space itself says what lies where"),
+    Class<VirtualMemory>(NV01_MEMORY_VIRTUAL),
     Class<ChannelGroup>(KEPLER_CHANNEL_GROUP_A),
     Class<ContextShare>(FERMI_CONTEXT_SHARE_A),
     Class<GpfifoChannel>(AMPERE_CHANNEL_GPFIFO_A),
@@ -364,6 +378,28 @@ uint32_t AllocMemory(ResourceManager& rm, CallContext& call, int gpu, bool vidme
     resource->observer->VideoMemory(resource->owner, gpu, static_cast<int64_t>(bytes));
   }
   *result = std::move(resource);
+  return NV_OK;
+}
+
+uint32_t ReserveRange(std::shared_ptr<VaSpaceResource> space, uint32_t flags, uint64_t alignment,
+                      uint64_t* size, uint64_t* va, std::shared_ptr<RmResource>* result) {
+  // The first 2 MiB are never given.
+  constexpr uint64_t kFirst = k2Mib;
+  if (*size == 0 || *size > kLastVirtualAddress) return NV_ERR_INVALID_ARGUMENT;
+  const uint64_t length = RoundUp(*size, 4096);
+  if ((flags & NVOS32_ALLOC_FLAGS_FIXED_ADDRESS_ALLOCATE) != 0) {
+    if (*va > kLastVirtualAddress || length - 1 > kLastVirtualAddress - *va) {
+      return NV_ERR_INVALID_ARGUMENT;
+    }
+    if (IsReserved(*space, *va, length)) return NV_ERR_NO_MEMORY;
+  } else {
+    const uint64_t step = std::clamp<uint64_t>(alignment, k64Kib, uint64_t{1} << 40);
+    const auto room = FindRoom(*space, kFirst, kLastVirtualAddress, length, step);
+    if (!room) return NV_ERR_NO_MEMORY;
+    *va = *room;
+  }
+  *size = length;
+  *result = std::make_shared<VirtualRangeResource>(std::move(space), *va, length, true);
   return NV_OK;
 }
 

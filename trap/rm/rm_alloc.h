@@ -9,6 +9,7 @@
 #include "trap/files/device_file.h"
 #include "trap/rm/machine.h"
 #include "trap/rm/rm_objects.h"
+#include "trap/rm/rm_resources.h"
 #include "trap/rm/tracee_memory.h"
 
 namespace phantora {
@@ -48,6 +49,11 @@ bool KnowsClass(uint32_t class_id);
 uint32_t AllocMemory(ResourceManager& rm, CallContext& call, int gpu, bool vidmem, uint64_t bytes,
                      std::shared_ptr<RmResource>* result);
 
+// A range of virtual addresses (NV50_MEMORY_VIRTUAL): at `va` if NVOS32_ALLOC_FLAGS_* say so, else
+// `va` is set to where there is room. NV_STATUS.
+uint32_t ReserveRange(std::shared_ptr<VaSpaceResource> space, uint32_t flags, uint64_t alignment,
+                      uint64_t* size, uint64_t* va, std::shared_ptr<RmResource>* result);
+
 // Memory of the calling process, pinned. NV_STATUS.
 uint32_t AllocOsDescriptor(ResourceManager& rm, CallContext& call, int gpu, RemoteAddress address,
                            uint64_t bytes, std::shared_ptr<RmResource>* result);
@@ -55,6 +61,9 @@ uint32_t AllocOsDescriptor(ResourceManager& rm, CallContext& call, int gpu, Remo
 // The page size that an allocation with these NVOS32_ATTR_* attributes gets, in
 // bytes (mem_mgr.c memmgrDeterminePageSize).
 uint64_t PageSizeFor(uint32_t attributes, bool vidmem, uint64_t bytes);
+
+// Of 49 bits, as on Ampere; Hopper's 57 are for address spaces that are asked for with them.
+inline constexpr uint64_t kLastVirtualAddress = (uint64_t{1} << 49) - 1;
 
 // The classes that a GPU offers, for GET_CLASSLIST.
 const std::vector<uint32_t>& ClassesOf(GpuProfile::Architecture architecture);

@@ -11,9 +11,13 @@ namespace {
 
 using namespace abi;  // NOLINT: NVIDIA's names
 
+std::string TitleOf(const std::string& version) {
+  return "NVIDIA UNIX Open Kernel Module for x86_64  " + version;
+}
+
 uint32_t BuildVersion(ControlCall& call, NV0000_CTRL_SYSTEM_GET_BUILD_VERSION_PARAMS& params) {
   const std::string& version = call.machine().driver.text;
-  const std::string title = "NVIDIA UNIX Open Kernel Module for x86_64  " + version;
+  const std::string title = TitleOf(version);
   const auto write = [&](uint64_t pointer, const std::string& text) {
     return pointer == 0 ||
            (text.size() < params.sizeOfStrings &&
@@ -22,6 +26,21 @@ uint32_t BuildVersion(ControlCall& call, NV0000_CTRL_SYSTEM_GET_BUILD_VERSION_PA
   if (!write(params.pDriverVersionBuffer, version) || !write(params.pVersionBuffer, version) ||
       !write(params.pTitleBuffer, title)) {
     return NV_ERR_INVALID_POINTER;
+  }
+  params.changelistNumber = params.officialChangelistNumber = 0;
+  return NV_OK;
+}
+
+// The same without pointers. Every release names the branch that it was built from (nvBldVer.h);
+// here it is the first of them.
+template <typename Params>
+uint32_t BuildVersionInline(ControlCall& call, Params& params) {
+  const std::string& version = call.machine().driver.text;
+  CopyText(params.driverVersionBuffer, version);
+  CopyText(params.versionBuffer, version);
+  CopyText(params.titleBuffer, TitleOf(version));
+  if constexpr (requires { params.driverBranch; }) {
+    CopyText(params.driverBranch, "r" + version.substr(0, version.find('.')) + "_00");
   }
   params.changelistNumber = params.officialChangelistNumber = 0;
   return NV_OK;
@@ -244,6 +263,10 @@ uint32_t InheritedSharePolicy(ControlCall& call,
 
 constexpr ControlRow kRows[] = {
     Control<BuildVersion>(NV0000_CTRL_CMD_SYSTEM_GET_BUILD_VERSION),
+    ControlByVersion<NV0000_CTRL_SYSTEM_GET_BUILD_VERSION_V2_PARAMS,
+                     [](ControlCall& call, auto& params) {
+                       return BuildVersionInline(call, params);
+                     }>(NV0000_CTRL_CMD_SYSTEM_GET_BUILD_VERSION_V2),
     ControlByVersion<NV0000_CTRL_SYSTEM_GET_CPU_INFO_PARAMS,
                      [](ControlCall& call, auto& params) { return CpuInfo(call, params); }>(
         NV0000_CTRL_CMD_SYSTEM_GET_CPU_INFO),

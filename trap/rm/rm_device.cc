@@ -105,8 +105,9 @@ absl::Span<const RmDevice::Row> RmDevice::Rows() {
       {NV_ESC_RM_MAP_MEMORY_DMA, EachVersion<Handler, NVOS46_PARAMETERS>([]<typename Layout>() {
          return TypedHandler<Handler>{sizeof(Layout), Serve<&RmDevice::MapMemoryDma<Layout>>};
        })},
-      // No driver library was seen to use it.
-      {NV_ESC_RM_UNMAP_MEMORY_DMA, EachSize<NVOS47_PARAMETERS>(&RefuseUnmapMemoryDma)},
+      {NV_ESC_RM_UNMAP_MEMORY_DMA, EachVersion<Handler, NVOS47_PARAMETERS>([]<typename Layout>() {
+         return TypedHandler<Handler>{sizeof(Layout), Serve<&RmDevice::UnmapMemoryDma<Layout>>};
+       })},
       Typed<&RmDevice::GetEventData>(NV_ESC_RM_GET_EVENT_DATA),
       Typed<&RmDevice::IdleChannels>(NV_ESC_RM_IDLE_CHANNELS,
                                      "who waits for a channel finds its work done in order"),

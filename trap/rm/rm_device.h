@@ -52,6 +52,8 @@ class RmDevice : public DeviceFile {
   int UnmapMemory(CallContext& call, abi::NVOS34_PARAMETERS& params);
   template <typename Params>
   int MapMemoryDma(CallContext& call, Params& params);
+  template <typename Params>
+  int UnmapMemoryDma(CallContext& call, Params& params);
   int AllocMemoryEscape(CallContext& call, abi::nv_ioctl_nvos02_parameters_with_fd& params);
   int Free(CallContext& call, abi::NVOS00_PARAMETERS& params);
   int Control(CallContext& call, abi::NVOS54_PARAMETERS& params);
@@ -59,7 +61,6 @@ class RmDevice : public DeviceFile {
   int Share(CallContext& call, abi::NVOS57_PARAMETERS& params);
   int IdleChannels(CallContext& call, abi::NVOS30_PARAMETERS& params);
   int UpdateDeviceMappingInfo(CallContext& call, abi::NVOS56_PARAMETERS& params);
-  static int RefuseUnmapMemoryDma(RmDevice& device, CallContext& call, Block& block);
 
   using Handler = int (*)(RmDevice&, CallContext&, Block&);
   struct Row {

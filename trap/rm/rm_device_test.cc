@@ -4,20 +4,25 @@
 #include <linux/ioctl.h>
 
 #include <cerrno>
+#include <map>
 #include <memory>
 #include <random>
 #include <set>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_format.h"
 #include "trap/abi/generated/escapes.h"
 #include "trap/abi/generated/nv_status.h"
 #include "trap/abi/generated/rm_classes.h"
 #include "trap/abi/generated/rm_controls.h"
+#include "trap/rm/control_exports.h"
 #include "trap/rm/fake_machine.h"
 #include "trap/rm/rm_control.h"
+#include "trap/rm/share_list.h"
 
 namespace phantora {
 namespace {
@@ -278,35 +283,84 @@ TEST_P(RmDeviceTest, WhatSucceedsWithoutAnythingDoneSaysWhy) {
 TEST_P(RmDeviceTest, ControlsTakeParametersOfTheirSize) {
   Open();
   const uint32_t subdevice = Alloc(gpu_, NV20_SUBDEVICE_0);
-  std::vector<uint8_t> pattern(4096, 0x5a);
+  const std::vector<uint8_t> pattern(4096, 0x5a);
   for (const auto& family : AllControls()) {
     for (const ControlRow& row : family) {
       const uint32_t size = SizeOf(row);
       call_.memory().PutAll(kParams, pattern);
-      if (size == kAbsentControl) {
-        EXPECT_EQ(Control(subdevice, row.command, 16), NV_ERR_NOT_SUPPORTED) << row.command;
-        continue;
-      }
+      if (size == kAbsentControl || IsExported(abi(), row.command)) continue;
       for (const uint32_t wrong : {size + 1, size - 1, size + 4096, 0u, ~0u}) {
         if (wrong == size) continue;
         EXPECT_EQ(Control(subdevice, row.command, wrong), NV_ERR_INVALID_ARGUMENT) << row.command;
       }
       EXPECT_EQ(call_.memory().Get<uint64_t>(kParams), 0x5a5a5a5a5a5a5a5a);
-      if (size > 0) {
-        EXPECT_EQ(Control(subdevice, row.command, size, kMore + kBytes - size + 1),
-                  NV_ERR_INVALID_POINTER)
-            << row.command;
-      }
-      EXPECT_EQ(Control(0xbad, row.command, size), NV_ERR_INVALID_OBJECT_HANDLE);
     }
+  }
+}
+
+// In this order: its size, if the class in its number exports it; its parameters; the object, the
+// object's class, its size, and who may.
+TEST_P(RmDeviceTest, ControlsAreCheckedAsTheDriverDoes) {
+  Open();
+  const uint32_t subdevice = Alloc(gpu_, NV20_SUBDEVICE_0);
+  const std::map<RmInternalClass, uint32_t> objects = {
+      {RmInternalClass::kRmClientResource, client_},
+      {RmInternalClass::kDevice, gpu_},
+      {RmInternalClass::kSubdevice, subdevice}};
+  // The newest row of each that this interface has.
+  std::map<std::pair<uint32_t, RmInternalClass>, ControlExport> exports;
+  for (const ControlExport& row : AllExports()) {
+    if (row.since > static_cast<int>(abi()) || !objects.contains(row.exporter)) continue;
+    exports[{row.command, row.exporter}] = row;
+  }
+  EXPECT_GT(exports.size(), 500u);
+  for (const auto& [key, row] : exports) {
+    SCOPED_TRACE(absl::StrFormat("0x%x", row.command));
+    const uint32_t object = objects.at(row.exporter);
+    const uint32_t other = object == client_ ? subdevice : client_;
+    const uint64_t params = row.size == 0 ? 0 : kParams;
+    Clear();
+    if (row.access == ControlAccess::kNobody) {
+      EXPECT_TRUE(FindControl(row.command) != nullptr ||
+                  Control(object, row.command, 16) == NV_ERR_NOT_SUPPORTED);
+      continue;
+    }
+    if (row.size != 0) {
+      EXPECT_EQ(Control(object, row.command, row.size + 4),
+                row.size_first ? NV_ERR_INVALID_ARGUMENT : NV_ERR_INVALID_PARAM_STRUCT);
+      EXPECT_EQ(Control(object, row.command, row.size, 0), NV_ERR_INVALID_ARGUMENT);
+      EXPECT_EQ(Control(object, row.command, row.size, kMore + kBytes - row.size + 1),
+                NV_ERR_INVALID_ADDRESS);
+    } else if (row.size_first) {
+      EXPECT_EQ(Control(object, row.command, 4), NV_ERR_INVALID_ARGUMENT);
+    }
+    EXPECT_EQ(Control(0xbad, row.command, row.size, params), NV_ERR_OBJECT_NOT_FOUND);
+    EXPECT_EQ(Control(other, row.command, row.size, params), NV_ERR_NOT_SUPPORTED);
+    const uint32_t status = Control(object, row.command, row.size, params);
+    if (row.access == ControlAccess::kInternal) {
+      EXPECT_EQ(status, NV_ERR_NOT_SUPPORTED);
+    } else if (row.access != ControlAccess::kAnyone || (row.rights & kNiceRight) != 0) {
+      EXPECT_EQ(status, NV_ERR_INSUFFICIENT_PERMISSIONS);
+    } else {
+      EXPECT_NE(status, NV_ERR_INSUFFICIENT_PERMISSIONS);
+      EXPECT_NE(status, NV_ERR_INVALID_PARAM_STRUCT);
+    }
+  }
+}
+
+TEST_P(RmDeviceTest, AControlThatIsNoneSucceeds) {
+  Open();
+  for (const uint32_t command : {0u, 0x00800000u, 0x20800000u}) {
+    EXPECT_EQ(Control(gpu_, command, 0, 0), NV_OK);
   }
 }
 
 TEST_P(RmDeviceTest, QuietSuccessesAreCounted) {
   Open();
   const uint32_t size = sizeof(NV2080_CTRL_GPU_GET_RESET_STATUS_PARAMS);
+  const uint32_t subdevice = Alloc(gpu_, NV20_SUBDEVICE_0);
   call_.memory().PutAll(kParams, std::vector<uint8_t>(size, 0xff));
-  EXPECT_EQ(Control(gpu_, NV2080_CTRL_CMD_GPU_GET_RESET_STATUS, size), NV_OK);
+  EXPECT_EQ(Control(subdevice, NV2080_CTRL_CMD_GPU_GET_RESET_STATUS, size), NV_OK);
   EXPECT_EQ(call_.memory().Get<uint8_t>(kParams), 0);
   EXPECT_TRUE(absl::StrContains(fake_.quiet.Report(), "GPU_GET_RESET_STATUS (0x"));
   EXPECT_TRUE(absl::StrContains(fake_.quiet.Report(), "1 times; no reset is due"));

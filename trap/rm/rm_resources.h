@@ -2,6 +2,7 @@
 #ifndef PHANTORA_TRAP_RM_RM_RESOURCES_H_
 #define PHANTORA_TRAP_RM_RM_RESOURCES_H_
 
+#include <map>
 #include <memory>
 #include <utility>
 
@@ -31,15 +32,38 @@ struct MemoryResource : RmResource {
   MemoryObserver* observer = nullptr;  // set once it has been told of the allocation
 };
 
-// A reserved range of virtual addresses (NV50_MEMORY_VIRTUAL); carries no memory.
-struct VirtualRangeResource : RmResource {
-  uint64_t base = 0;
-  uint64_t size = 0;
-  std::shared_ptr<GpuContext> context;
-};
-
 struct VaSpaceResource : RmResource {
   std::shared_ptr<GpuContext> context = std::make_shared<GpuContext>();
+  // Virtual addresses that NV50_MEMORY_VIRTUAL objects have: begin and length.
+  std::map<uint64_t, uint64_t> reserved;
+};
+
+// Every device has an address space, which is meant where none is named.
+class DeviceResource : public RmResource {
+ public:
+  const std::shared_ptr<VaSpaceResource>& DefaultSpace() {
+    if (default_space_ == nullptr) default_space_ = std::make_shared<VaSpaceResource>();
+    return default_space_;
+  }
+
+ private:
+  std::shared_ptr<VaSpaceResource> default_space_;
+};
+
+// NV01_MEMORY_VIRTUAL: where mappings may lie; NV50_MEMORY_VIRTUAL: where others may not.
+struct VirtualRangeResource : RmResource {
+  VirtualRangeResource(std::shared_ptr<VaSpaceResource> space, uint64_t base, uint64_t size,
+                       bool is_reserved)
+      : space(std::move(space)), base(base), size(size), is_reserved(is_reserved) {
+    if (is_reserved) this->space->reserved[base] = size;
+  }
+  ~VirtualRangeResource() override {
+    if (is_reserved) space->reserved.erase(base);
+  }
+
+  const std::shared_ptr<VaSpaceResource> space;
+  const uint64_t base, size;
+  const bool is_reserved;
 };
 
 // KEPLER_CHANNEL_GROUP_A (a TSG) and FERMI_CONTEXT_SHARE_A.

@@ -1,9 +1,8 @@
 """The public names of rules_cc, forwarded to Bazel's native rules (Bazel 4 to 7)."""
 
-cc_binary = native.cc_binary
+load("@phantora//tools/bazel:precompiled.bzl", "call_with_precompiled")
+
 cc_import = native.cc_import
-cc_library = native.cc_library
-cc_test = native.cc_test
 cc_toolchain = native.cc_toolchain
 cc_toolchain_alias = native.cc_toolchain_alias
 cc_toolchain_suite = native.cc_toolchain_suite
@@ -16,3 +15,12 @@ def cc_flags_supplier(name, **_kwargs):
 
 def compiler_flag(name, **_kwargs):
     native.filegroup(name = name)
+
+def cc_binary(**arguments):
+    call_with_precompiled(native.cc_binary, **arguments)
+
+def cc_library(**arguments):
+    call_with_precompiled(native.cc_library, **arguments)
+
+def cc_test(**arguments):
+    call_with_precompiled(native.cc_test, **arguments)

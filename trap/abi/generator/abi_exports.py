@@ -1,0 +1,136 @@
+#!/usr/bin/env python3
+"""Generates trap/abi/generated/rm_exports.inc: which controls the published kernel driver has, and for whom.
+
+The driver's own compiler of classes writes, for each class of the resource manager, a table of the controls that its
+objects answer (src/nvidia/generated/g_*_nvoc.c): number, who may use it, whether the GPU's firmware answers it, and the
+type of its parameters. resource_list.h says which class a number stands for that programs know. From these this script
+takes facts alone: names, numbers, flags and sizes.
+
+usage: abi_exports.py TREE... > trap/abi/generated/rm_exports.inc
+  Checkouts of NVIDIA/open-gpu-kernel-modules, oldest first, as for abi_layouts.py; with src/nvidia/inc and
+  src/nvidia/src/kernel/rmapi.
+"""
+
+import argparse
+import collections
+import glob
+import os
+import re
+
+from abi_tree import Tree, driver_version
+
+GENERATED = 'src/nvidia/generated'
+FLAGS = 'src/nvidia/inc/kernel/rmapi/control.h'
+RESOURCES = 'src/nvidia/src/kernel/rmapi/resource_list.h'
+# Of the manager's classes that no program can have an object of on such a GPU, nothing is taken: displays.
+SKIPPED_CLASSES = re.compile(r'Disp|Vblank|GSync|Nvfbc|LockStress')
+ENTRY = re.compile(
+    r'/\*flags=\*/\s*(0x[0-9a-f]+)u,\s*/\*accessRight=\*/(0x[0-9a-f]+)u,\s*/\*methodId=\*/\s*(0x[0-9a-f]+)u,\s*'
+    r'/\*paramSize=\*/\s*(?:sizeof\(([^)]*)\)|(\d+))')
+Export = collections.namedtuple('Export', 'access physical early rights size')
+
+
+def read(tree, name):
+  with open(os.path.join(tree.root, name), encoding='utf-8') as f:
+    return f.read()
+
+
+def flag_bits(tree):
+  """Name of a flag -> its bit, which changed with 555."""
+  return {name: int(value, 16)
+          for name, value in re.findall(r'#define RMCTRL_FLAGS_(\w+)\s+(0x[0-9a-fA-F]+)', read(tree, FLAGS))}
+
+
+def access(flags, bits):
+  """As serverControl_ValidateCookie (rmapi/control.c) tells them apart."""
+  if flags & bits['INTERNAL']:
+    return 'kInternal'
+  if flags & bits['PRIVILEGED']:
+    return 'kAdministrator'
+  return 'kAnyone' if flags & bits['NON_PRIVILEGED'] else 'kKernel'
+
+
+def size_of(tree, type_name, number):
+  if not type_name:
+    return int(number)
+  record = tree.records.get(tree.aliases.get(type_name, (type_name,))[0])
+  if record is not None:
+    return record.size
+  return {'NvU32': 4, 'NvHandle': 4, 'NvU64': 8}[type_name]
+
+
+def classes_of(tree):
+  """External class's number -> internal class."""
+  result = {}
+  for name, internal in re.findall(r'External Class\s*\*/\s*(\w+),\s*/\* Internal Class\s*\*/\s*(\w+)',
+                                   read(tree, RESOURCES)):
+    macro = tree.macros.get(name)
+    if macro is not None and not SKIPPED_CLASSES.search(internal):
+      result[macro.value] = internal
+  return result
+
+
+def exports_of(tree):
+  """(command, internal class) -> Export, and internal class -> classes whose exports its objects have."""
+  bits, external, exports, relatives = flag_bits(tree), classes_of(tree), {}, {}
+  for path in sorted(glob.glob(os.path.join(tree.root, GENERATED, 'g_*_nvoc.c'))):
+    with open(path, encoding='utf-8') as f:
+      text = f.read()
+    for name, body in re.findall(r'struct NVOC_CASTINFO __nvoc_castinfo_+(\w+) = \{(.*?)\n\};', text, re.S):
+      relatives[name] = re.findall(r'&__nvoc_(?:rtti|metadata)_+%s_+(\w+)|\.metadata__(\w+)' % name, body)
+      relatives[name] = [a or b for a, b in relatives[name]] or [name]
+    for internal, body in re.findall(r'__nvoc_exported_method_def_(\w+)\[\]\s*=\s*\{(.*?)\n\};', text, re.S):
+      if SKIPPED_CLASSES.search(internal):
+        continue
+      for flags, rights, command, type_name, number in ENTRY.findall(body):
+        flags, command = int(flags, 16), int(command, 16)
+        exports[command, internal] = Export(access(flags, bits), bool(flags & bits['ROUTE_TO_PHYSICAL']),
+                                            external.get(command >> 16) == internal, int(rights, 16),
+                                            size_of(tree, type_name, number))
+  exporting = {internal for _, internal in exports}
+  return exports, external, {name: [r for r in dict.fromkeys([name, *names]) if r in exporting]
+                             for name, names in relatives.items()}
+
+
+def rows_of(per_tree):
+  """What is known of a key per branch (None: not there) -> [(branch, what)], where it changes."""
+  rows, last = [], None
+  for branch, what in per_tree:
+    if what != last:
+      rows.append((branch, what))
+    last = what
+  return rows
+
+
+def main():
+  parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+  parser.add_argument('tree', nargs='+')
+  trees = []
+  for root in parser.parse_args().tree:
+    tree = Tree(root)
+    trees.append((int(driver_version(tree).split('.')[0]), *exports_of(tree)))
+  print('// Controls that the published kernel driver exports, and of objects of which classes.')
+  print('// Generated by trap/abi/generator/abi_exports.py from the driver\'s published sources; do not edit.')
+  print('// RM_CLASS(name of a class within the driver)')
+  names = sorted({internal for _, exports, _, _ in trees for _, internal in exports})
+  for name in names:
+    print('RM_CLASS(%s)' % name)
+  print('// RM_OBJECTS(class as programs know it, branch since which, classes within the driver whose controls its '
+        'objects answer)')
+  keys = sorted({number for _, _, external, _ in trees for number in external})
+  for key in keys:
+    per_tree = [(branch, tuple(relatives.get(external[key], ())) if key in external else None)
+                for branch, _, external, relatives in trees]
+    for branch, what in rows_of(per_tree):
+      print('RM_OBJECTS(0x%x, %d, {%s})' % (key, branch, ', '.join('RmInternalClass::k' + w for w in what or ())))
+  print('// RM_EXPORT(control, branch since which, class, who may, by the firmware, size looked at first, rights, bytes)')
+  keys = sorted({key for _, exports, _, _ in trees for key in exports})
+  for command, internal in keys:
+    for branch, what in rows_of([(branch, exports.get((command, internal))) for branch, exports, _, _ in trees]):
+      what = what or Export('kNobody', False, False, 0, 0)
+      print('RM_EXPORT(0x%08x, %d, %s, %s, %d, %d, 0x%x, %d)' %
+            (command, branch, internal, what.access, what.physical, what.early, what.rights, what.size))
+
+
+if __name__ == '__main__':
+  main()

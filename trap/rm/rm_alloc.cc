@@ -8,6 +8,7 @@
 #include "trap/abi/generated/nv_status.h"
 #include "trap/abi/generated/rm_classes.h"
 #include "trap/gpu/pricing/occupancy.h"
+#include "trap/rm/refused_classes.h"
 #include "trap/rm/rm_resources.h"
 #include "trap/rm/typed_handler.h"
 #include "trap/rm/virtual_memory.h"
@@ -189,7 +190,14 @@ uint32_t Usermode(AllocRequest& request) {
   return NV_OK;
 }
 
+// Objects of channels are of the GPU's own classes (fifo/channel_descendant.c).
+bool IsOfGpu(const AllocRequest& request) {
+  const auto& classes = ClassesOf(request.rm.machine->profile.architecture);
+  return std::find(classes.begin(), classes.end(), request.object.class_id) != classes.end();
+}
+
 uint32_t CopyEngine(AllocRequest& request, NVB0B5_ALLOCATION_PARAMETERS& params) {
+  if (!IsOfGpu(request)) return NV_ERR_INVALID_CLASS;
   auto resource = std::make_shared<EngineResource>();
   // cl90b5sw.h: version 0 gives the engine's number, version 1 its engine type.
   resource->engine =
@@ -199,6 +207,7 @@ uint32_t CopyEngine(AllocRequest& request, NVB0B5_ALLOCATION_PARAMETERS& params)
 }
 
 uint32_t GraphicsEngine(AllocRequest& request) {
+  if (!IsOfGpu(request)) return NV_ERR_INVALID_CLASS;
   auto resource = std::make_shared<EngineResource>();
   resource->engine = NV2080_ENGINE_TYPE_GRAPHICS;
   request.object.resource = std::move(resource);
@@ -295,6 +304,8 @@ constexpr ClassRow kClasses[] = {
     Bare(GF100_SUBDEVICE_MASTER, true, NoState, "its controls need no more than the GPU"),
     Bare(GF100_SUBDEVICE_INFOROM, true, NoState, "its controls need no more than the GPU"),
     Bare(NV20_SUBDEVICE_DIAG, true, NoState, "its controls need no more than the GPU"),
+    Bare(NV01_TIMER, true, NoState, "its controls need no more than the GPU"),
+    Bare(NV0020_GPU_MANAGEMENT, false, NoState, "the driver's own has no state either"),
     // Displays, and virtual ones (0xa083, without public name).
     Bare(NV04_DISPLAY_COMMON, false, Lacking),
     Bare(0xa083, false, Lacking),
@@ -503,10 +514,10 @@ bool KnowsClass(uint32_t class_id) {
 uint32_t AllocObject(ResourceManager& rm, CallContext& call, RmClient& client, uint32_t parent,
                      uint32_t* handle, uint32_t class_id, RemoteAddress params,
                      uint32_t params_size) {
-  RmObject* parent_object = client.Find(parent);
-  if (parent_object == nullptr) return NV_ERR_INVALID_OBJECT_PARENT;
   const ClassRow* row = FindClass(class_id);
   const DriverAbi abi = rm.machine->driver.abi;
+  const RefusedClass* refused = FindRefusedClass(class_id);
+  if (row == nullptr && refused != nullptr) return refused->status;
   if (row == nullptr || row->versions.For(abi).serve == nullptr) {
     const char* name = RmClassName(class_id);
     rm.machine->unknowns->Count(
@@ -514,6 +525,8 @@ uint32_t AllocObject(ResourceManager& rm, CallContext& call, RmClient& client, u
         absl::StrFormat("%s, refused as NV_ERR_INVALID_CLASS", name ? name : "no public name"));
     return NV_ERR_INVALID_CLASS;
   }
+  RmObject* parent_object = client.Find(parent);
+  if (parent_object == nullptr) return NV_ERR_OBJECT_NOT_FOUND;
   if (row->needs_gpu && parent_object->gpu < 0) return NV_ERR_INVALID_OBJECT_PARENT;
   AllocRequest request{rm,
                        call,
@@ -526,22 +539,27 @@ uint32_t AllocObject(ResourceManager& rm, CallContext& call, RmClient& client, u
                                 .resource = {}},
                        parent_object,
                        {}};
-  // libcuda passes no size; the class implies it.
+  // The class implies the size: the driver does not look at what is said of it
+  // (serverAllocApiCopyIn in rmapi/alloc_free.c). Where another is said, another version is meant.
   const TypedHandler<Constructor>& constructor = row->versions.For(abi);
   const uint32_t size = constructor.size;
   // Without a pointer the parameters are all zero (535 makes engines that way).
   const bool has_params = size > 0 && params != RemoteAddress{0};
   request.params.resize(size);
   if (has_params) {
-    if (params_size != 0 && params_size != size) return NV_ERR_INVALID_PARAM_STRUCT;
-    if (!call.memory().Read(params, request.params.data(), size)) return NV_ERR_INVALID_POINTER;
+    if (params_size != 0 && params_size != size) {
+      rm.machine->unknowns->Count(
+          "class size", class_id,
+          absl::StrFormat("%d bytes instead of %d: another driver version?", params_size, size));
+    }
+    if (!call.memory().Read(params, request.params.data(), size)) return NV_ERR_INVALID_ADDRESS;
   }
   uint32_t status = constructor.serve(request);
   if (status != NV_OK) return status;
   status = client.Insert(std::move(request.object), handle);
   if (status == NV_OK && has_params && !call.memory().Write(params, request.params.data(), size)) {
     client.Free(*handle);
-    return NV_ERR_INVALID_POINTER;
+    return NV_ERR_INVALID_ADDRESS;
   }
   if (status == NV_OK && row->quiet != nullptr) {
     rm.machine->quiet->Count("class", class_id, RmClassName(class_id), row->quiet);

@@ -6,6 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "trap/abi/generated/rm_control_names.h"
 #include "trap/rm/control_exports.h"
+#include "trap/rm/fixed_answers.h"
 
 namespace phantora {
 namespace {
@@ -31,7 +32,8 @@ bool IsNull(uint32_t command) { return (command & 0x3fff) == 0; }
 uint32_t MayControl(DriverAbi abi, const RmObject& object, uint32_t command, uint32_t params_size) {
   const ControlExport* found = FindExport(abi, object.class_id, command);
   if (found == nullptr) {
-    return IsExported(abi, command) ? NV_ERR_NOT_SUPPORTED : NV_OK;
+    const bool is_of_gpu = command >> 16 != 0;
+    return IsExported(abi, command) || (is_of_gpu && object.gpu < 0) ? NV_ERR_NOT_SUPPORTED : NV_OK;
   }
   if (found->size != 0 && found->size != params_size) return NV_ERR_INVALID_PARAM_STRUCT;
   if ((found->rights & ~object.owner_rights) != 0) return NV_ERR_INSUFFICIENT_PERMISSIONS;
@@ -49,6 +51,13 @@ uint32_t MayControl(DriverAbi abi, const RmObject& object, uint32_t command, uin
   return NV_ERR_NOT_SUPPORTED;
 }
 
+uint32_t Answer(Machine& machine, ControlCall& control, const FixedAnswer& answer) {
+  if (answer.kind == FixedAnswer::Kind::kRefuses) return answer.status;
+  if (answer.kind == FixedAnswer::Kind::kZeros) ControlAnswersZero(control);
+  machine.quiet->Count("control", control.command, RmControlName(control.command), answer.why);
+  return NV_OK;
+}
+
 // Makes a control that the client may make: by its row.
 uint32_t Serve(Machine& machine, ControlCall& control) {
   const uint32_t command = control.command;
@@ -57,6 +66,10 @@ uint32_t Serve(Machine& machine, ControlCall& control) {
   const TypedHandler<ControlHandler> handler =
       row == nullptr ? TypedHandler<ControlHandler>() : row->versions.For(machine.driver.abi);
   if (handler.size == handler.kAbsent) {
+    const FixedAnswer* answer = FindFixedAnswer(command);
+    if (answer != nullptr && IsExported(machine.driver.abi, command)) {
+      return Answer(machine, control, *answer);
+    }
     const char* name = RmControlName(command);
     machine.unknowns->Count("control", command,
                             absl::StrFormat("%s, %d bytes; answered NV_ERR_NOT_SUPPORTED",
@@ -79,9 +92,10 @@ uint32_t Serve(Machine& machine, ControlCall& control) {
 }  // namespace
 
 std::vector<absl::Span<const ControlRow>> AllControls() {
-  return {SystemControls(), ExportControls(), DeviceControls(),    GpuControls(),
-          EngineControls(), NvlinkControls(), ChannelControls(),   ClockControls(),
-          PerfControls(),   NvmlControls(),   ThirdPartyControls()};
+  return {SystemControls(), ExportControls(), DeviceControls(),     GpuControls(),
+          EngineControls(), NvlinkControls(), ChannelControls(),    ClockControls(),
+          PerfControls(),   NvmlControls(),   ThirdPartyControls(), ClientControls(),
+          UnitControls()};
 }
 
 const ControlRow* FindControl(uint32_t command) {

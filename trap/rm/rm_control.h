@@ -157,6 +157,8 @@ absl::Span<const ControlRow> ChannelControls();     // channels and their groups
 absl::Span<const ControlRow> ClockControls();       // clocks; all undocumented
 absl::Span<const ControlRow> PerfControls();        // clocks and power for NVML
 absl::Span<const ControlRow> NvmlControls();        // what else only NVML asks
+absl::Span<const ControlRow> ClientControls();      // NV0000: what only clients of their own ask
+absl::Span<const ControlRow> UnitControls();        // NV0080, NV2080, channels: the same
 absl::Span<const ControlRow> ThirdPartyControls();  // NV503C: GPUDirect RDMA
 
 // All of them.

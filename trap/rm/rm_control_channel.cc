@@ -41,6 +41,21 @@ uint32_t ClassEngineId(ControlCall& call, Params& params) {
   return NV_OK;
 }
 
+uint32_t SetTimeslice(ControlCall& call, NVA06C_CTRL_SET_TIMESLICE_PARAMS& params) {
+  const auto group = call.object.As<ChannelGroupResource>();
+  if (group == nullptr) return NV_ERR_INVALID_OBJECT;
+  group->timeslice_us = params.timesliceUs;
+  return NV_OK;
+}
+
+// The driver binds a channel to an engine of its table.
+uint32_t Bind(ControlCall& call, NVA06F_CTRL_BIND_PARAMS& params) {
+  const uint32_t copy = params.engineType - NV2080_ENGINE_TYPE_COPY0;
+  return params.engineType == NV2080_ENGINE_TYPE_GRAPHICS || copy < call.profile().copy_engines
+             ? NV_OK
+             : NV_ERR_INVALID_ARGUMENT;
+}
+
 // Lets a channel run, or all channels of a group.
 uint32_t Schedule(ControlCall& call) {
   if (auto channel = call.object.As<ChannelResource>()) {
@@ -96,12 +111,25 @@ constexpr ControlRow kRows[] = {
     Control<TokenNotification>(NVC36F_CTRL_CMD_GPFIFO_SET_WORK_SUBMIT_TOKEN_NOTIF_INDEX),
     Control<ClassEngineId<NVC36F_CTRL_GET_CLASS_ENGINEID_PARAMS>>(NVC36F_CTRL_GET_CLASS_ENGINEID),
     Control<ClassEngineId<NV906F_CTRL_GET_CLASS_ENGINEID_PARAMS>>(NV906F_CTRL_GET_CLASS_ENGINEID),
+    // The same by names of older channels.
+    Control<ClassEngineId<NVA06F_CTRL_GET_CLASS_ENGINEID_PARAMS>>(NVA06F_CTRL_GET_CLASS_ENGINEID),
+    Control<ClassEngineId<NVA16F_CTRL_GET_CLASS_ENGINEID_PARAMS>>(NVA16F_CTRL_GET_CLASS_ENGINEID),
+    Control<ClassEngineId<NVA26F_CTRL_GET_CLASS_ENGINEID_PARAMS>>(NVA26F_CTRL_GET_CLASS_ENGINEID),
+    Control<ClassEngineId<NVB06F_CTRL_GET_CLASS_ENGINEID_PARAMS>>(NVB06F_CTRL_GET_CLASS_ENGINEID),
+    Control<ClassEngineId<NVC06F_CTRL_GET_CLASS_ENGINEID_PARAMS>>(NVC06F_CTRL_GET_CLASS_ENGINEID),
+    UntypedControl<NVA16F_CTRL_GPFIFO_SCHEDULE_PARAMS>(NVA16F_CTRL_CMD_GPFIFO_SCHEDULE, Schedule),
+    UntypedControl<NVA26F_CTRL_GPFIFO_SCHEDULE_PARAMS>(NVA26F_CTRL_CMD_GPFIFO_SCHEDULE, Schedule),
+    UntypedControl<NVB06F_CTRL_GPFIFO_SCHEDULE_PARAMS>(NVB06F_CTRL_CMD_GPFIFO_SCHEDULE, Schedule),
+    UntypedControl<NVC06F_CTRL_GPFIFO_SCHEDULE_PARAMS>(NVC06F_CTRL_CMD_GPFIFO_SCHEDULE, Schedule),
+    UntypedControl<NVC36F_CTRL_GPFIFO_SCHEDULE_PARAMS>(NVC36F_CTRL_CMD_GPFIFO_SCHEDULE, Schedule),
     UntypedControl<NVA06C_CTRL_GPFIFO_SCHEDULE_PARAMS>(NVA06C_CTRL_CMD_GPFIFO_SCHEDULE, Schedule),
     UntypedControl<NVA06F_CTRL_GPFIFO_SCHEDULE_PARAMS>(NVA06F_CTRL_CMD_GPFIFO_SCHEDULE, Schedule),
-    AcceptedControl<NVA06F_CTRL_BIND_PARAMS>(NVA06F_CTRL_CMD_BIND,
-                                             "a channel is made for its engine"),
-    AcceptedControl<NVA06C_CTRL_SET_TIMESLICE_PARAMS>(
-        NVA06C_CTRL_CMD_SET_TIMESLICE, "channels share an engine without time slices"),
+    Control<Bind>(NVA06F_CTRL_CMD_BIND),
+    Control<Bind>(NVB06F_CTRL_CMD_BIND),
+    Control<Bind>(NVC06F_CTRL_CMD_BIND),
+    Control<Bind>(NVC36F_CTRL_CMD_BIND),
+    Control<Bind>(NVA06C_CTRL_CMD_BIND),
+    Control<SetTimeslice>(NVA06C_CTRL_CMD_SET_TIMESLICE),
     AcceptedControl<NVA06C_CTRL_PREEMPT_PARAMS>(
         NVA06C_CTRL_CMD_PREEMPT,
         "work that has begun is finished first, and nothing waits for less"),

@@ -21,6 +21,7 @@
 #include "trap/abi/generated/rm_controls.h"
 #include "trap/rm/control_exports.h"
 #include "trap/rm/fake_machine.h"
+#include "trap/rm/fixed_answers.h"
 #include "trap/rm/rm_control.h"
 #include "trap/rm/share_list.h"
 
@@ -298,6 +299,24 @@ TEST_P(RmDeviceTest, ControlsTakeParametersOfTheirSize) {
   }
 }
 
+TEST_P(RmDeviceTest, RowsHaveTheSizesOfThePublishedDriver) {
+  std::map<std::pair<uint32_t, RmInternalClass>, ControlExport> exports;
+  for (const ControlExport& row : AllExports()) {
+    if (row.since <= static_cast<int>(abi())) exports[{row.command, row.exporter}] = row;
+  }
+  int compared = 0;
+  for (const auto& [key, row] : exports) {
+    const ControlRow* served = FindControl(row.command);
+    if (served == nullptr) continue;
+    SCOPED_TRACE(absl::StrFormat("0x%x", row.command));
+    EXPECT_EQ(FindFixedAnswer(row.command), nullptr);
+    if (row.access != ControlAccess::kAnyone || SizeOf(*served) == kAbsentControl) continue;
+    EXPECT_EQ(SizeOf(*served), row.size);
+    ++compared;
+  }
+  EXPECT_GT(compared, 150);
+}
+
 // In this order: its size, if the class in its number exports it; its parameters; the object, the
 // object's class, its size, and who may.
 TEST_P(RmDeviceTest, ControlsAreCheckedAsTheDriverDoes) {
@@ -342,7 +361,9 @@ TEST_P(RmDeviceTest, ControlsAreCheckedAsTheDriverDoes) {
     } else if (row.access != ControlAccess::kAnyone || (row.rights & kNiceRight) != 0) {
       EXPECT_EQ(status, NV_ERR_INSUFFICIENT_PERMISSIONS);
     } else {
-      EXPECT_NE(status, NV_ERR_INSUFFICIENT_PERMISSIONS);
+      const FixedAnswer* fixed = FindFixedAnswer(row.command);
+      EXPECT_TRUE(fixed != nullptr ? status == fixed->status
+                                   : status != NV_ERR_INSUFFICIENT_PERMISSIONS);
       EXPECT_NE(status, NV_ERR_INVALID_PARAM_STRUCT);
     }
   }

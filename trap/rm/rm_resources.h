@@ -70,6 +70,9 @@ struct VirtualRangeResource : RmResource {
 struct ChannelGroupResource : RmResource {
   uint64_t id = 0;  // unique in the machine
   uint32_t engine = 0;
+  // What the client has asked for; 1,024 is GA100's and GH100's default. Channels share an engine
+  // without time slices.
+  uint64_t timeslice_us = 1024;
   std::shared_ptr<VaSpaceResource> va_space;
 };
 struct ContextShareResource : RmResource {

@@ -53,7 +53,6 @@ constexpr FixedAnswer kAnswers[] = {
     Zeros(0x800291, "no SR-IOV"),
     Refuses(0x800297, NV_ERR_NOT_SUPPORTED, "for hosts of virtual GPUs"),
     Zeros(0x800298, "for hosts of virtual GPUs"),
-    Refuses(0x80180f, NV_ERR_INSUFFICIENT_PERMISSIONS, "for the kernel"),
     // gpu/subdevice/subdevice_ctrl_gpu_kernel.c, gpu/mig_mgr/kernel_mig_manager.c
     Accepts(0x2080014c, "for laptops"),
     Zeros(0x2080015a, "no bridge"),

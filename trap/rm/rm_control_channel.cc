@@ -34,7 +34,8 @@ template <typename Params>
 uint32_t ClassEngineId(ControlCall& call, Params& params) {
   RmObject* object = call.client.Find(params.hObject);
   auto channel = call.object.As<ChannelResource>();
-  if (object == nullptr || channel == nullptr) return NV_ERR_INVALID_OBJECT_HANDLE;
+  if (params.hObject != 0 && params.hObject == call.client.handle()) return NV_ERR_INVALID_ARGUMENT;
+  if (object == nullptr || channel == nullptr) return NV_ERR_OBJECT_NOT_FOUND;
   params.classEngineID = params.classID = object->class_id;
   auto engine = object->As<EngineResource>();
   params.engineID = engine != nullptr ? engine->engine : channel->channel->config().engine;

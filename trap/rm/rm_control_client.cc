@@ -140,7 +140,94 @@ uint32_t AreDuplicates(ControlCall& call,
   return NV_OK;
 }
 
+// The driver keeps no messages unless it is told to when it is loaded.
+uint32_t Messages(ControlCall&, NV0000_CTRL_SYSTEM_DEBUG_RMMSG_CTRL_PARAMS& params) {
+  if (params.cmd > 1) return NV_ERR_INVALID_ARGUMENT;
+  if (params.cmd == 1) return NV_ERR_INSUFFICIENT_PERMISSIONS;  // to set what is kept
+  params.count = 0;
+  return NV_OK;
+}
+
+// Calls to the firmware are not counted: there is none.
+uint32_t ProfileCalls(ControlCall&, NV0000_CTRL_DIAG_PROFILE_RPC_PARAMS& params) {
+  return params.rpcProfileCmd > 2 ? NV_ERR_INVALID_ARGUMENT : NV_OK;
+}
+uint32_t DumpCalls(ControlCall&, NV0000_CTRL_DIAG_DUMP_RPC_PARAMS& params) {
+  if (params.firstEntryOffset != 0) return NV_ERR_INVALID_ARGUMENT;
+  params.outputEntryCount = params.remainingEntryCount = 0;
+  params.elapsedTimeInNs = 0;
+  return NV_OK;
+}
+
+// Nobody has an event of the client itself, only of GPUs.
+uint32_t SetNotification(ControlCall&, NV0000_CTRL_EVENT_SET_NOTIFICATION_PARAMS& params) {
+  constexpr uint32_t kEvents = 5;
+  return params.event >= kEvents ? NV_ERR_INVALID_ARGUMENT : NV_ERR_INVALID_STATE;
+}
+
+// Accounting is off.
+uint32_t Accounting(ControlCall& call,
+                    NV0000_CTRL_GPUACCT_GET_PROC_ACCOUNTING_INFO_PARAMS& params) {
+  return call.machine().GpuById(params.gpuId) == nullptr ? NV_ERR_INVALID_ARGUMENT
+                                                         : NV_ERR_OBJECT_NOT_FOUND;
+}
+
+uint32_t PageSize(ControlCall& call, NV0041_CTRL_GET_MEM_PAGE_SIZE_PARAMS& params) {
+  const auto memory = call.object.As<MemoryResource>();
+  if (memory == nullptr) return NV_ERR_NOT_SUPPORTED;
+  params.pageSize =
+      PageSizeFor(0, memory->memory->kind() == MemoryKind::kVidmem, memory->memory->size());
+  return NV_OK;
+}
+
+uint32_t SetTag(ControlCall& call, NV0041_CTRL_CMD_SET_TAG_PARAMS& params) {
+  const auto memory = call.object.As<MemoryResource>();
+  if (memory == nullptr) return NV_ERR_NOT_SUPPORTED;
+  memory->tag = params.tag;
+  return NV_OK;
+}
+uint32_t Tag(ControlCall& call, NV0041_CTRL_CMD_GET_TAG_PARAMS& params) {
+  const auto memory = call.object.As<MemoryResource>();
+  if (memory == nullptr) return NV_ERR_NOT_SUPPORTED;
+  params.tag = memory->tag;
+  return NV_OK;
+}
+
+// Of confidential computing, which is off: its controls name a subdevice of the client first.
+uint32_t CheckSubdevice(ControlCall& call, uint32_t handle) {
+  const RmObject* object = call.client.Find(handle);
+  if (object == nullptr) return NV_ERR_OBJECT_NOT_FOUND;
+  return object->class_id == NV20_SUBDEVICE_0 ? NV_OK : NV_ERR_INVALID_OBJECT_HANDLE;
+}
+uint32_t ProtectedMemory(ControlCall& call,
+                         NV_CONF_COMPUTE_CTRL_CMD_GPU_GET_VIDMEM_SIZE_PARAMS& params) {
+  if (const uint32_t status = CheckSubdevice(call, params.hSubDevice); status != NV_OK) {
+    return status;
+  }
+  params.protectedMemSizeInKb = 0;
+  params.unprotectedMemSizeInKb = call.machine().gpus[0].heap->capacity() >> 10;
+  return NV_OK;
+}
+uint32_t SecureChannels(ControlCall& call,
+                        NV_CONF_COMPUTE_CTRL_CMD_GPU_GET_NUM_SECURE_CHANNELS_PARAMS& params) {
+  if (const uint32_t status = CheckSubdevice(call, params.hSubDevice); status != NV_OK) {
+    return status;
+  }
+  params.maxSec2Channels = params.maxCeChannels = 0;
+  return NV_OK;
+}
+
 constexpr ControlRow kRows[] = {
+    Control<Messages>(NV0000_CTRL_CMD_SYSTEM_DEBUG_RMMSG_CTRL),
+    Control<ProfileCalls>(NV0000_CTRL_CMD_DIAG_PROFILE_RPC),
+    Control<DumpCalls>(NV0000_CTRL_CMD_DIAG_DUMP_RPC),
+    Control<SetNotification>(NV0000_CTRL_CMD_EVENT_SET_NOTIFICATION),
+    Control<Accounting>(NV0000_CTRL_CMD_GPUACCT_GET_PROC_ACCOUNTING_INFO),
+    Control<PageSize>(NV0041_CTRL_CMD_GET_MEM_PAGE_SIZE),
+    Control<SetTag>(NV0041_CTRL_CMD_SET_TAG),
+    Control<Tag>(NV0041_CTRL_CMD_GET_TAG),
+    Control<ProtectedMemory>(NV_CONF_COMPUTE_CTRL_CMD_GPU_GET_VIDMEM_SIZE),
+    Control<SecureChannels>(NV_CONF_COMPUTE_CTRL_CMD_GPU_GET_NUM_SECURE_CHANNELS),
     Control<Chipset>(NV0000_CTRL_CMD_SYSTEM_GET_CHIPSET_INFO),
     Control<SystemClasses>(NV0000_CTRL_CMD_SYSTEM_GET_CLASSLIST),
     Control<Bridges>(NV0000_CTRL_CMD_SYSTEM_GET_HWBC_INFO),

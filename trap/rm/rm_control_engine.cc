@@ -16,6 +16,8 @@ using namespace abi;  // NOLINT: NVIDIA's names
 constexpr uint32_t kSmsPerTpc = 2;
 constexpr uint32_t kTpcsPerCpc = 3;  // Hopper: "compute processing clusters" of a GPC
 
+constexpr uint32_t kPpcMask = 7;  // three of them in each GPC
+
 bool IsHopper(const GpuProfile& profile) {
   return profile.architecture == GpuProfile::Architecture::kHopper;
 }
@@ -146,14 +148,18 @@ uint32_t GraphicsInfo(const GpuProfile& profile, uint32_t index) {
   }
 }
 
-uint32_t GraphicsInfoV1(ControlCall& call, const NV2080_CTRL_GR_GET_INFO_PARAMS& params) {
+template <typename Params>
+uint32_t GraphicsInfoV1(ControlCall& call, Params& params) {
+  if (params.grInfoListSize == 0 || params.grInfoList == 0) return NV_ERR_INVALID_ARGUMENT;
   return AnswerRemoteList(call, params.grInfoListSize, params.grInfoList,
                           [&](uint32_t index) { return GraphicsInfo(call.profile(), index); });
 }
 
 template <typename Params>
 uint32_t GraphicsInfoV2(ControlCall& call, Params& params) {
-  if (params.grInfoListSize > std::size(params.grInfoList)) return NV_ERR_INVALID_ARGUMENT;
+  if (params.grInfoListSize == 0 || params.grInfoListSize > std::size(params.grInfoList)) {
+    return NV_ERR_INVALID_ARGUMENT;
+  }
   for (uint32_t i = 0; i < params.grInfoListSize; ++i) {
     params.grInfoList[i].data = GraphicsInfo(call.profile(), params.grInfoList[i].index);
   }
@@ -224,6 +230,25 @@ uint32_t GlobalSmOrder(ControlCall& call, Params& params) {
   return NV_OK;
 }
 
+// The same order, of GPCs and TPCs alone.
+template <typename Params>
+uint32_t SmMappings(ControlCall& call, Params& params) {
+  NV2080_CTRL_GR_GET_GLOBAL_SM_ORDER_PARAMS order = {};
+  GlobalSmOrder(call, order);
+  params.smCount = std::min<uint32_t>(order.numSm, std::size(params.smId));
+  for (uint32_t sm = 0; sm < params.smCount; ++sm) {
+    params.smId[sm].gpcId = order.globalSmId[sm].gpcId;
+    params.smId[sm].tpcId = order.globalSmId[sm].localTpcId;
+  }
+  return NV_OK;
+}
+
+uint32_t PpcMask(ControlCall& call, NV2080_CTRL_GR_GET_PPC_MASK_PARAMS& params) {
+  if (params.gpcId >= call.profile().litter.gpcs) return NV_ERR_INVALID_ARGUMENT;
+  params.ppcMask = kPpcMask;
+  return NV_OK;
+}
+
 uint32_t IssueRate(ControlCall&, NV2080_CTRL_GR_GET_SM_ISSUE_RATE_MODIFIER_PARAMS& params) {
   // Full speed everywhere; the routing information stays.
   const auto route = params.grRouteInfo;
@@ -255,7 +280,7 @@ uint32_t FloorsweepInfo(ControlCall& call, NV2080_CTRL_GRMGR_GET_GR_FS_INFO_PARA
         data.tpcMaskData.tpcMask = TpcMaskOf(profile, data.tpcMaskData.gpcId);
         break;
       case NV2080_CTRL_GRMGR_GR_FS_INFO_QUERY_PPC_MASK:
-        data.ppcMaskData.ppcMask = 7;
+        data.ppcMaskData.ppcMask = kPpcMask;
         break;
       default:
         query.status = NV_ERR_NOT_SUPPORTED;
@@ -319,7 +344,11 @@ uint32_t WatchdogInfo(ControlCall&, NV2080_CTRL_RC_GET_WATCHDOG_INFO_PARAMS& par
 }
 
 constexpr ControlRow kRows[] = {
-    Control<GraphicsInfoV1>(NV2080_CTRL_CMD_GR_GET_INFO),
+    Control<GraphicsInfoV1<NV2080_CTRL_GR_GET_INFO_PARAMS>>(NV2080_CTRL_CMD_GR_GET_INFO),
+    Control<GraphicsInfoV1<NV0080_CTRL_GR_GET_INFO_PARAMS>>(NV0080_CTRL_CMD_GR_GET_INFO),
+    ControlByVersion<NV0080_CTRL_GR_GET_INFO_V2_PARAMS,
+                     [](ControlCall& call, auto& params) { return GraphicsInfoV2(call, params); }>(
+        NV2080_CTRL_CMD_GR_GET_INFO_V2),
     ControlByVersion<NV0080_CTRL_GR_GET_INFO_V2_PARAMS,
                      [](ControlCall& call, auto& params) { return GraphicsInfoV2(call, params); }>(
         NV0080_CTRL_CMD_GR_GET_INFO_V2),
@@ -329,6 +358,10 @@ constexpr ControlRow kRows[] = {
     ControlByVersion<NV2080_CTRL_GR_GET_GLOBAL_SM_ORDER_PARAMS,
                      [](ControlCall& call, auto& params) { return GlobalSmOrder(call, params); }>(
         NV2080_CTRL_CMD_GR_GET_GLOBAL_SM_ORDER),
+    ControlByVersion<NV2080_CTRL_GR_GET_SM_TO_GPC_TPC_MAPPINGS_PARAMS,
+                     [](ControlCall& call, auto& params) { return SmMappings(call, params); }>(
+        NV2080_CTRL_CMD_GR_GET_SM_TO_GPC_TPC_MAPPINGS),
+    Control<PpcMask>(NV2080_CTRL_CMD_GR_GET_PPC_MASK),
     Control<IssueRate>(NV2080_CTRL_CMD_GR_GET_SM_ISSUE_RATE_MODIFIER),
     Control<ContextBufferSize>(NV2080_CTRL_CMD_GR_GET_CTX_BUFFER_SIZE),
     AcceptedControl<NV2080_CTRL_GR_SET_CTXSW_PREEMPTION_MODE_PARAMS>(

@@ -111,6 +111,11 @@ uint32_t InvalidateTlbOfSubdevice(ControlCall& call,
   return CheckSpace(call, params.hVASpace);
 }
 
+// For the kernel, but the buffer is looked for first.
+uint32_t UpdatePde(ControlCall&, NV0080_CTRL_DMA_UPDATE_PDE_2_PARAMS& params) {
+  return params.pPdeBuffer == 0 ? NV_ERR_INVALID_ARGUMENT : NV_ERR_INSUFFICIENT_PERMISSIONS;
+}
+
 uint32_t SubdeviceHandle(ControlCall& call, NV0080_CTRL_GPU_FIND_SUBDEVICE_HANDLE_PARAM& params) {
   for (const uint32_t handle : call.object.children) {
     const RmObject* child = call.client.Find(handle);
@@ -125,6 +130,37 @@ uint32_t SubdeviceHandle(ControlCall& call, NV0080_CTRL_GPU_FIND_SUBDEVICE_HANDL
 
 uint32_t Physicality(ControlCall&, NV0080_CTRL_FB_SET_DEFAULT_VIDMEM_PHYSICALITY_PARAMS& params) {
   return params.value > 3 ? NV_ERR_INVALID_ARGUMENT : NV_OK;
+}
+
+// USERD is video memory that the processor writes combined.
+uint32_t UserdLocation(ControlCall&, NV2080_CTRL_CMD_FIFO_GET_USERD_LOCATION_PARAMS& params) {
+  params.aperture = 0;
+  params.attribute = 2;
+  return NV_OK;
+}
+
+// Classes of objects that work on an engine: those of channels, by kind.
+uint32_t EngineClasses(ControlCall& call, NV2080_CTRL_GPU_GET_ENGINE_CLASSLIST_PARAMS& params) {
+  std::vector<uint32_t> classes;
+  const uint32_t copy = params.engineType - NV2080_ENGINE_TYPE_COPY0;
+  if (params.engineType == NV2080_ENGINE_TYPE_GRAPHICS) {
+    classes = {IsHopper(call) ? HOPPER_COMPUTE_A : AMPERE_COMPUTE_A, FERMI_TWOD_A,
+               KEPLER_INLINE_TO_MEMORY_B};
+  } else if (copy < call.profile().copy_engines) {
+    classes = {IsHopper(call) ? HOPPER_DMA_COPY_A : AMPERE_DMA_COPY_A};
+  } else {
+    return NV_ERR_INVALID_ARGUMENT;
+  }
+  const auto count = static_cast<uint32_t>(classes.size());
+  if ((params.classList == 0) != (params.numClasses == 0)) return NV_ERR_INVALID_ARGUMENT;
+  if (params.classList != 0) {
+    if (params.numClasses < count) return NV_ERR_INVALID_PARAM_STRUCT;
+    if (!call.call.memory().Write(RemoteAddress{params.classList}, classes.data(), count * 4)) {
+      return NV_ERR_INVALID_ADDRESS;
+    }
+  }
+  params.numClasses = count;
+  return NV_OK;
 }
 
 uint32_t SubdeviceMask(ControlCall&, NV2080_CTRL_GPU_GET_SDM_PARAMS& params) {
@@ -250,8 +286,11 @@ constexpr ControlRow kRows[] = {
     Control<FifoCapsV2>(NV0080_CTRL_CMD_FIFO_GET_CAPS_V2),
     Control<DmaCaps>(NV0080_CTRL_CMD_DMA_GET_CAPS),
     Control<InvalidateTlb>(NV0080_CTRL_CMD_DMA_INVALIDATE_TLB),
+    Control<UpdatePde>(NV0080_CTRL_CMD_DMA_UPDATE_PDE_2),
     Control<SubdeviceHandle>(NV0080_CTRL_CMD_GPU_FIND_SUBDEVICE_HANDLE),
     Control<Physicality>(NV0080_CTRL_CMD_FB_SET_DEFAULT_VIDMEM_PHYSICALITY),
+    Control<UserdLocation>(NV2080_CTRL_CMD_FIFO_GET_USERD_LOCATION),
+    Control<EngineClasses>(NV2080_CTRL_CMD_GPU_GET_ENGINE_CLASSLIST),
     Control<SubdeviceMask>(NV2080_CTRL_CMD_GPU_GET_SDM),
     Control<Engines>(NV2080_CTRL_CMD_GPU_GET_ENGINES),
     Control<GpcMask>(NV2080_CTRL_CMD_GPU_GET_FERMI_GPC_INFO),

@@ -22,6 +22,7 @@
 #include "trap/rm/control_exports.h"
 #include "trap/rm/fake_machine.h"
 #include "trap/rm/fixed_answers.h"
+#include "trap/rm/refused_classes.h"
 #include "trap/rm/rm_control.h"
 #include "trap/rm/share_list.h"
 
@@ -223,36 +224,92 @@ TEST_P(RmDeviceTest, AClosedFileTakesItsClientsAlong) {
 
 // --- Classes ---
 
-TEST_P(RmDeviceTest, ClassesTakeParametersOfTheirSize) {
-  const std::set<uint32_t> without = {NV2081_BINAPI,
-                                      GF100_SUBDEVICE_MASTER,
-                                      NV20_SUBDEVICE_DIAG,
-                                      GF100_SUBDEVICE_INFOROM,
-                                      NV04_DISPLAY_COMMON,
-                                      NV_CONFIDENTIAL_COMPUTE,
-                                      VOLTA_USERMODE_A,
-                                      TURING_USERMODE_A,
-                                      AMPERE_USERMODE_A,
-                                      HOPPER_USERMODE_A,
-                                      0xa083};
+TEST_P(RmDeviceTest, ClassesNeedAParentAndTheirParameters) {
   Open();
   for (uint32_t class_id = 0; class_id < 0x10000; ++class_id) {
     if (!KnowsClass(class_id) || class_id == NV01_ROOT || class_id == NV01_ROOT_NON_PRIV ||
         class_id == NV01_ROOT_CLIENT) {
       continue;
     }
+    EXPECT_EQ(FindRefusedClass(class_id), nullptr) << class_id;
     Clear();
     uint32_t status = 0;
-    Alloc(gpu_, class_id, 0xfff, &status);
-    EXPECT_TRUE(status == NV_ERR_INVALID_PARAM_STRUCT || without.contains(class_id)) << class_id;
-    // Without a client, parent or memory for the parameters there is no object.
     Alloc(0xbad, class_id, 0, &status);
-    EXPECT_EQ(status, NV_ERR_INVALID_OBJECT_PARENT) << class_id;
+    EXPECT_EQ(status, NV_ERR_OBJECT_NOT_FOUND) << class_id;
   }
+  // The size that is said of the parameters counts for nothing, but is told of.
   uint32_t status = 0;
+  Alloc(gpu_, FERMI_VASPACE_A, 0xfff, &status);
+  EXPECT_EQ(status, NV_OK);
+  EXPECT_TRUE(absl::StrContains(fake_.unknowns.Report(), "class size 0x90f1"));
+}
+
+TEST_P(RmDeviceTest, ClassesThatAreNotForAnyoneAreRefusedQuietly) {
+  Open();
+  uint32_t status = 0;
+  Alloc(gpu_, NV01_MEMORY_LIST_FBMEM, 0, &status);
+  EXPECT_EQ(status, NV_ERR_INSUFFICIENT_PERMISSIONS);
+  Alloc(gpu_, AMPERE_SMC_PARTITION_REF, 0, &status);
+  EXPECT_EQ(status, NV_ERR_NOT_SUPPORTED);
+  Alloc(gpu_, ADA_COMPUTE_A, 0, &status);
+  EXPECT_EQ(status, NV_ERR_INVALID_CLASS);
+  EXPECT_EQ(fake_.unknowns.Report(), "");
   Alloc(gpu_, 0x1234, 0, &status);
   EXPECT_EQ(status, NV_ERR_INVALID_CLASS);
   EXPECT_TRUE(absl::StrContains(fake_.unknowns.Report(), "class 0x1234"));
+}
+
+// --- Virtual memory ---
+
+TEST_P(RmDeviceTest, RangesOfAddressesDoNotOverlap) {
+  Open();
+  const auto reserve = [this](uint64_t size, uint32_t flags, uint64_t at, uint32_t* status) {
+    NV_MEMORY_ALLOCATION_PARAMS params{};
+    params.size = size;
+    params.flags = flags;
+    params.offset = at;
+    Clear();
+    call_.memory().Put(kParams, params);
+    const uint32_t handle = Alloc(gpu_, NV50_MEMORY_VIRTUAL, 0, status);
+    return std::pair(handle, call_.memory().Get<NV_MEMORY_ALLOCATION_PARAMS>(kParams).offset);
+  };
+  uint32_t status = 0;
+  const auto [one, at] = reserve(1 << 20, 0, 0, &status);
+  EXPECT_EQ(status, NV_OK);
+  const auto [other, behind] = reserve(1 << 20, 0, 0, &status);
+  EXPECT_GE(behind, at + (1 << 20));
+  EXPECT_NE(one, other);
+  constexpr uint32_t kFixed = NVOS32_ALLOC_FLAGS_FIXED_ADDRESS_ALLOCATE;
+  reserve(4096, kFixed, at + 4096, &status);
+  EXPECT_EQ(status, NV_ERR_NO_MEMORY);
+  reserve(4096, kFixed, uint64_t{1} << 49, &status);
+  EXPECT_EQ(status, NV_ERR_INVALID_ARGUMENT);
+  reserve(~uint64_t{0}, 0, 0, &status);
+  EXPECT_EQ(status, NV_ERR_INVALID_ARGUMENT);
+}
+
+TEST_P(RmDeviceTest, MemoryIsMappedWhereItIsSaidOrWhereThereIsRoom) {
+  Open();
+  Clear();
+  NV_MEMORY_VIRTUAL_ALLOCATION_PARAMS range{};
+  call_.memory().Put(kParams, range);
+  const uint32_t space = Alloc(gpu_, NV01_MEMORY_VIRTUAL);
+  const uint32_t memory = Memory(1 << 20);
+  NVOS46_PARAMETERS map{};
+  map.hClient = client_;
+  map.hDma = space;
+  map.hMemory = memory;
+  map.length = 1 << 20;
+  if (abi() >= DriverAbi::k580) return;  // NVOS46 is another block there
+  const auto first = Do(NV_ESC_RM_MAP_MEMORY_DMA, map);
+  EXPECT_EQ(first.status, NV_OK);
+  const auto second = Do(NV_ESC_RM_MAP_MEMORY_DMA, map);
+  EXPECT_GE(second.dmaOffset, first.dmaOffset + (1 << 20));
+  map.flags = NVOS46_FLAGS_DMA_OFFSET_FIXED_TRUE << NVOS46_FLAGS_DMA_OFFSET_FIXED_SHIFT;
+  map.dmaOffset = uint64_t{1} << 40;
+  EXPECT_EQ(Do(NV_ESC_RM_MAP_MEMORY_DMA, map).dmaOffset, map.dmaOffset);
+  map.length = 1 << 21;
+  EXPECT_EQ(Do(NV_ESC_RM_MAP_MEMORY_DMA, map).status, NV_ERR_INVALID_ARGUMENT);
 }
 
 // --- Controls ---

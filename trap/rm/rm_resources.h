@@ -28,6 +28,7 @@ struct MemoryResource : RmResource {
   // Of the GPU's memory, or of the process's share of system memory.
   std::unique_ptr<VidmemHeap::Reservation> reservation;
   int gpu = -1;
+  uint32_t tag = 0;                    // a number that the client has given it
   pid_t owner = 0;                     // the process that allocated it; others may have duplicates
   MemoryObserver* observer = nullptr;  // set once it has been told of the allocation
 };

@@ -469,9 +469,17 @@ setup_build() {
 
 setup_all() {
   setup_system
+  # Compiling needs nothing of what is fetched beside it, and takes longer. It is a process group of its own, so that it ends
+  # with a step that fails.
+  set -m
+  setup_build &
+  build=$!
+  set +m
+  trap 'kill -INT -- "-$build" 2>/dev/null || true' EXIT
   setup_drivers
   setup_python
-  setup_build
+  wait "$build" || exit 1
+  trap - EXIT
 }
 
 report_ready() {

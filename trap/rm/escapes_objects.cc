@@ -142,7 +142,8 @@ int RmDevice::DupObject(CallContext& call, NVOS55_PARAMETERS& params) {
   if (client == nullptr) {
     params.status = NV_ERR_INVALID_CLIENT;
   } else if (source == nullptr || source->resource == nullptr ||
-             source->As<DeviceResource>() != nullptr) {
+             source->As<DeviceResource>() != nullptr ||
+             source->As<SubdeviceResource>() != nullptr) {
     params.status = NV_ERR_INVALID_OBJECT_HANDLE;
   } else if (const uint32_t status = CheckDuplication(rm_->server, *source_client, *source, *client,
                                                       parent == nullptr ? -1 : parent->gpu);

@@ -51,6 +51,7 @@ struct Machine {
   // Of all machines of the run.
   std::shared_ptr<PageStore> pages;
   MemoryObserver* memory_observer = nullptr;
+  bool warned_of_counter = false;  // see TimeCorrelation() in rm_control_engine.cc
 
   Gpu* GpuById(uint32_t id);
   Gpu* GpuByUuid(const uint8_t* uuid);

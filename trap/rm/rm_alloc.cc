@@ -43,6 +43,11 @@ uint32_t Device(AllocRequest& request, NV0080_ALLOC_PARAMETERS& params) {
   return NV_OK;
 }
 
+uint32_t Subdevice(AllocRequest& request) {
+  request.object.resource = std::make_shared<SubdeviceResource>();
+  return NV_OK;
+}
+
 uint32_t VaSpace(AllocRequest& request, NV_VASPACE_ALLOCATION_PARAMETERS& params) {
   // gvaspace.c: 49 bits of virtual address on Ampere; on Hopper 57, of which the caller's base is
   // left out.
@@ -298,8 +303,7 @@ constexpr ClassRow Bare(uint32_t class_id, bool needs_gpu, Constructor construct
 
 constexpr ClassRow kClasses[] = {
     Class<Device>(NV01_DEVICE_0, false),
-    Untyped<NV2080_ALLOC_PARAMETERS>(NV20_SUBDEVICE_0, true, NoState,
-                                     "its controls need no more than the GPU"),
+    Untyped<NV2080_ALLOC_PARAMETERS>(NV20_SUBDEVICE_0, true, Subdevice),
     Bare(NV2081_BINAPI, true, NoState, "its controls need no more than the GPU"),
     Bare(GF100_SUBDEVICE_MASTER, true, NoState, "its controls need no more than the GPU"),
     Bare(GF100_SUBDEVICE_INFOROM, true, NoState, "its controls need no more than the GPU"),

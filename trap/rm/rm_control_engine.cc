@@ -1,12 +1,15 @@
 // Controls of subdevices about engines: graphics/compute, copy, timer, watchdog
 // (ctrl2080gr.h, ctrl2080grmgr.h, ctrl2080ce.h, ctrl2080tmr.h, ctrl2080rc.h).
 #include <time.h>
+#include <x86intrin.h>
 
 #include <algorithm>
 #include <optional>
 
 #include "trap/abi/generated/rm_controls.h"
+#include "trap/log.h"
 #include "trap/rm/rm_control.h"
+#include "trap/rm/rm_resources.h"
 
 namespace phantora {
 namespace {
@@ -330,10 +333,34 @@ uint32_t TimerTime(ControlCall& call, NV2080_CTRL_TIMER_GET_TIME_PARAMS& params)
 uint32_t TimeCorrelation(ControlCall& call,
                          NV2080_CTRL_TIMER_GET_GPU_CPU_TIME_CORRELATION_INFO_PARAMS& params) {
   const size_t count = std::min<size_t>(params.sampleCount, std::size(params.samples));
+  // CUPTI asks for the processor's counter. Programs read that themselves, so it is the real one,
+  // which does not advance with simulated time.
+  const bool counter = (params.cpuClkId & NV2080_TIMER_GPU_CPU_TIME_CPU_CLK_ID_SOURCE_MASK) ==
+                       NV2080_TIMER_GPU_CPU_TIME_CPU_CLK_ID_TSC;
+  if (counter && !call.machine().warned_of_counter) {
+    call.machine().warned_of_counter = true;
+    LogWarning(
+        "CUPTI relates the GPU's time to the processor's time-stamp counter, which is real: what "
+        "reads that counter too (PyTorch's profiler) shows all kernels longer or shorter by one "
+        "factor, and may miss some; --out shows them as they are");
+  }
   for (size_t i = 0; i < count; ++i) {
     const uint64_t now = call.machine().scheduler->TimeOf(call.call.process()).ShownNanoseconds();
-    params.samples[i].cpuTime = params.samples[i].gpuTime = now;
+    params.samples[i].gpuTime = now;
+    params.samples[i].cpuTime = counter ? __rdtsc() : now;
   }
+  return NV_OK;
+}
+
+// A profiler asks for the timer's full rate, which it has anyway here. Hopper's cannot be set
+// (gpu/timer/timer.c).
+uint32_t TickRate(ControlCall& call, NV2080_CTRL_CMD_TIMER_SET_GR_TICK_FREQ_PARAMS& params) {
+  const auto subdevice = call.object.As<SubdeviceResource>();
+  if (subdevice == nullptr) return NV_ERR_INVALID_OBJECT;
+  const bool wanted = params.bSetMaxFreq != 0;
+  if (wanted && IsHopper(call.profile())) return NV_ERR_NOT_SUPPORTED;
+  if (wanted == subdevice->holds_tick_rate) return NV_ERR_ILLEGAL_ACTION;
+  subdevice->holds_tick_rate = wanted;
   return NV_OK;
 }
 
@@ -376,6 +403,7 @@ constexpr ControlRow kRows[] = {
         NV2080_CTRL_CMD_EVENT_SET_NOTIFICATION, "every registered event is told"),
     Control<TimerTime>(NV2080_CTRL_CMD_TIMER_GET_TIME),
     Control<TimeCorrelation>(NV2080_CTRL_CMD_TIMER_GET_GPU_CPU_TIME_CORRELATION_INFO),
+    Control<TickRate>(NV2080_CTRL_CMD_TIMER_SET_GR_TICK_FREQ),
     Control<WatchdogInfo>(NV2080_CTRL_CMD_RC_GET_WATCHDOG_INFO),
     AcceptedOfSizes(NV2080_CTRL_CMD_RC_RELEASE_WATCHDOG_REQUESTS, 0, "there is no watchdog"),
     AcceptedOfSizes(NV2080_CTRL_CMD_RC_SOFT_DISABLE_WATCHDOG, 0, "there is no watchdog"),

@@ -39,6 +39,11 @@ struct VaSpaceResource : RmResource {
   std::map<uint64_t, uint64_t> reserved;
 };
 
+struct SubdeviceResource : RmResource {
+  // It has asked for the timer's full rate, see TickRate() in rm_control_engine.cc.
+  bool holds_tick_rate = false;
+};
+
 // Every device has an address space, which is meant where none is named.
 class DeviceResource : public RmResource {
  public:

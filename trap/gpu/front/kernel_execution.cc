@@ -206,6 +206,32 @@ bool KernelExecution::RunByLibrary(ExecutionContext& context, Process& process,
   return true;
 }
 
+void KernelExecution::RunEntry(ExecutionContext& context, const NamedLaunch& entry,
+                               uint64_t kernel) {
+  // Some instructions of each thread of a block.
+  constexpr uint64_t kMost = 1 << 20;
+  sass::Launch launch;
+  AddressSpace::Fault fault;
+  const auto code = reader_.Read(context, entry, launch, fault);
+  std::string failure = "its code or constants cannot be read";
+  if (code != nullptr) {
+    // In the kernel's place one that ends at once; of many blocks the first stands for all.
+    constexpr uint64_t kExit[] = {0x794d, 0x03800000};
+    std::vector<uint8_t> exit(sizeof kExit);
+    std::memcpy(exit.data(), kExit, sizeof kExit);
+    const sass::Program program(code->code(), code->architecture(),
+                                {{.address = kernel, .code = std::move(exit)}});
+    launch.grid = launch.cluster.x > 0 ? launch.cluster : sass::Dims{1, 1, 1};
+    const sass::Outcome outcome =
+        executor_.Run(launch, program, context.memory(), kMost, is_ending_);
+    if (outcome.done() || is_ending_()) return;
+    failure = sass::Describe(outcome, program);
+  }
+  if (entries_failed_++ > 0) return;
+  LogWarning(absl::StrCat("process ", context.process, ": what a profiler puts before kernel ",
+                          entry.title, " fails, so that it does not see it: ", failure));
+}
+
 std::optional<Progress> KernelExecution::RunByGpu(ExecutionContext& context, Process& process,
                                                   const NamedLaunch& launch) {
   const Qmd& qmd = launch.qmd;

@@ -105,6 +105,10 @@ class KernelExecution {
   // Whether the real GPU has failed with what was there of it.
   bool IsLost(AddressSpace& memory) const { return real_ != nullptr && real_->IsLost(memory); }
 
+  // Of a launch whose code only leads to the kernel at `kernel`: that code alone, which notes the
+  // time for a profiler. Run() takes the kernel itself. The first that fails is worth a warning.
+  void RunEntry(ExecutionContext& context, const NamedLaunch& entry, uint64_t kernel);
+
   // `lines` lines of a GPU's memory go to the host's: what the program does next may depend on
   // them. The first that are tainted are worth a warning.
   void ReadByHost(ExecutionContext& context, const Lines& from);
@@ -210,6 +214,7 @@ class KernelExecution {
   bool any_skipped_ = false;  // in the whole run
   absl::flat_hash_map<Shape, Meeting> meetings_;
   Reasons refusals_, not_by_gpu_, not_by_library_;
+  uint64_t entries_failed_ = 0;
   struct Took {
     uint64_t launches = 0, thread_instructions = 0;
   };

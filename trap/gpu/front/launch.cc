@@ -24,11 +24,27 @@ constexpr VirtualSpan kLeastCost = VirtualSpan::Nanoseconds(250);
 constexpr int64_t kMostFreeLaunches = 4096;
 constexpr VirtualSpan kCircleCost = VirtualSpan::Microseconds(10);
 
-// Where a cooperative launch begins: code of libcuda's that sets up what its blocks meet by, and
-// then jumps to the kernel, whose address is in the first bank of constants (as seen of 535 and 550
-// on A100 and H100, by executing it).
+// Where some launches begin: code that jumps to the kernel, whose address is in the first bank of
+// constants (as seen of 535 and 550 on A100 and H100, by executing it). That of cooperative ones is
+// libcuda's, and sets up what the blocks meet by; while a profiler listens (CUPTI), all others have
+// one that notes when the kernel began.
 constexpr char kCooperativeEntry[] = "cg_entry";
 constexpr uint64_t KernelAddressAt(const Qmd& qmd) { return qmd.major >= 4 ? 0x118 : 0x1860; }
+
+// Does the code at the launch's address jump there? Instructions have 16 bytes; JMP through a
+// constant is opcode 0xb4a, with the bank in bits 58:54 and the word in bank in bits 53:40.
+bool JumpsToKernel(AddressSpace& memory, const Qmd& qmd) {
+  constexpr int kMostInstructions = 64;
+  for (int i = 0; i < kMostInstructions; ++i) {
+    uint64_t words[2];
+    if (memory.Read(qmd.program + i * sizeof words, words, sizeof words)) return false;
+    if ((words[0] & 0xfff) == 0xb4a && (words[0] >> 54 & 0x1f) == 0 &&
+        (words[0] >> 40 & 0x3fff) * 4 == KernelAddressAt(qmd)) {
+      return true;
+    }
+  }
+  return false;
+}
 
 class MemoryOfLaunch : public LaunchMemory {
  public:
@@ -104,20 +120,25 @@ Progress QmdQueue::StartKernel(ExecutionContext& context, uint64_t address, Runn
 
 Progress QmdQueue::Execute(ExecutionContext& context, const Running& running) {
   const KnownKernel& known = *running.known;
-  const bool cooperative = running.entry_bytes > 0;
   if (context.services.execution != nullptr) {
-    return context.services.execution->Run(
-        context, {.qmd = running.qmd,
-                  .shared_window = context.gpu_context->windows.shared,
-                  .local_window = context.gpu_context->windows.local,
-                  .fingerprint = running.fingerprint,
-                  .code_bytes = cooperative ? running.entry_bytes : known.code_bytes,
-                  .together = cooperative,
-                  .title = known.title,
-                  .rule = &known.rule,
-                  .parameter_bytes = known.parameter_bytes,
-                  .symbol = &known.symbol,
-                  .image = known.image});
+    Qmd qmd = running.qmd;
+    NamedLaunch launch = {.qmd = qmd,
+                          .shared_window = context.gpu_context->windows.shared,
+                          .local_window = context.gpu_context->windows.local,
+                          .fingerprint = running.fingerprint,
+                          .code_bytes = running.entry_bytes.value_or(known.code_bytes),
+                          .together = running.is_cooperative,
+                          .title = known.title,
+                          .rule = &known.rule,
+                          .parameter_bytes = known.parameter_bytes,
+                          .symbol = &known.symbol,
+                          .image = known.image};
+    if (running.entry_bytes && !running.is_cooperative) {
+      context.services.execution->RunEntry(context, launch, running.kernel_address);
+      qmd.program = running.kernel_address;
+      launch.code_bytes = known.code_bytes;
+    }
+    return context.services.execution->Run(context, launch);
   }
   CarryOutSmall(context, running);
   return Progress::kDone;
@@ -215,7 +236,16 @@ std::shared_ptr<const KnownKernel> QmdQueue::NameOf(ExecutionContext& context, u
       [&](uint8_t* to, uint64_t bytes) { return !context.memory().Read(program, to, bytes); });
 }
 
-void QmdQueue::FindCooperative(ExecutionContext& context, Running& running, uint64_t entry_bytes) {
+bool QmdQueue::IsEntry(ExecutionContext& context, const Running& running) {
+  // A process that makes ever more code only has it looked at again.
+  constexpr size_t kMostKept = 1 << 14;
+  if (is_entry_.size() >= kMostKept) is_entry_.clear();
+  const auto [kept, is_new] = is_entry_.try_emplace(running.fingerprint, false);
+  if (is_new) kept->second = JumpsToKernel(context.memory(), running.qmd);
+  return kept->second;
+}
+
+void QmdQueue::FindBehindEntry(ExecutionContext& context, Running& running, uint64_t entry_bytes) {
   const auto& bank = running.qmd.constants[0];
   const uint64_t at = KernelAddressAt(running.qmd);
   uint64_t program = 0;
@@ -229,7 +259,13 @@ void QmdQueue::FindCooperative(ExecutionContext& context, Running& running, uint
   // Launches of one kernel are alike, whoever's code comes first.
   running.fingerprint = fingerprint;
   running.known = NameOf(context, program, fingerprint);
+  // If nobody knows: less than there is before the kernel, which is not to run with it.
+  constexpr uint64_t kMostBytes = 4096;
+  if (entry_bytes == 0 && program > running.qmd.program) {
+    entry_bytes = std::min(program - running.qmd.program, kMostBytes);
+  }
   running.entry_bytes = static_cast<uint32_t>(entry_bytes);
+  running.kernel_address = program;
 }
 
 Progress QmdQueue::StartInternal(ExecutionContext& context, Running& running) {
@@ -242,15 +278,19 @@ Progress QmdQueue::StartInternal(ExecutionContext& context, Running& running) {
     running.is_shared =
         services.shared != nullptr && services.shared->ParameterBytes(running.fingerprint) > 0;
     if (!running.is_shared && services.namer != nullptr && running.fingerprint != 0) {
-      running.known = NameOf(context, qmd.program, running.fingerprint);
+      if (IsEntry(context, running)) FindBehindEntry(context, running, 0);
+      if (running.known == nullptr) {
+        running.known = NameOf(context, qmd.program, running.fingerprint);
+      }
       running.is_shared =
           services.shared != nullptr && services.shared->Knows(running.known->symbol);
     }
     return Progress::kDone;
   }
   if (internal->name == kCooperativeEntry) {
-    FindCooperative(context, running, internal->code_bytes);
-    if (running.known != nullptr) return Progress::kDone;
+    FindBehindEntry(context, running, internal->code_bytes);
+    running.is_cooperative = running.known != nullptr;
+    if (running.is_cooperative) return Progress::kDone;
   }
   ++services.counters.internal_kernels;
   running.internal = internal->name.c_str();

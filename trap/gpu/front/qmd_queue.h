@@ -10,6 +10,7 @@
 #include <optional>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "trap/abi/methods.h"
 #include "trap/gpu/front/engine_object.h"
 #include "trap/gpu/front/qmd.h"
@@ -58,8 +59,10 @@ class QmdQueue {
     uint64_t fingerprint = 0;        // of the kernel's code
     const char* internal = nullptr;  // name of libcuda's own kernel
     std::shared_ptr<const KnownKernel> known;
-    // Of code of libcuda's that comes before the kernel's own; 0: there is none.
-    uint32_t entry_bytes = 0;
+    // Of code that comes before the kernel's own, if there is some; 0: nobody knows how long it is.
+    std::optional<uint32_t> entry_bytes;
+    uint64_t kernel_address = 0;  // behind it
+    bool is_cooperative = false;
     std::optional<double> moved_bytes;  // by libcuda's own kernel
     Price price;
     std::vector<ForkAction> forks;  // due when it completes
@@ -91,8 +94,10 @@ class QmdQueue {
                        EngineWork::Need& need);
   // Carries out what is known of the kernel of libcuda's own, if it is one.
   Progress StartInternal(ExecutionContext& context, Running& running);
-  // Of a cooperative launch: which kernel follows libcuda's own code.
-  void FindCooperative(ExecutionContext& context, Running& running, uint64_t entry_bytes);
+  // Does the launch's code only lead to the kernel?
+  bool IsEntry(ExecutionContext& context, const Running& running);
+  // Which kernel follows such code.
+  void FindBehindEntry(ExecutionContext& context, Running& running, uint64_t entry_bytes);
   std::shared_ptr<const KnownKernel> NameOf(ExecutionContext& context, uint64_t program,
                                             uint64_t fingerprint);
   // If it is SharedWork, prepares it and says what it needs.
@@ -117,7 +122,8 @@ class QmdQueue {
   static Progress Release(ExecutionContext& context, const Qmd& qmd);
 
   const uint32_t class_id_;
-  std::deque<uint64_t> ready_;  // addresses of QMDs to run
+  absl::flat_hash_map<uint64_t, bool> is_entry_;  // see IsEntry(); by fingerprint
+  std::deque<uint64_t> ready_;                    // addresses of QMDs to run
   // In the order in which they were started.
   std::vector<std::unique_ptr<Running>> running_;
   size_t pending_forks_ = 0;  // of all running_

@@ -52,6 +52,8 @@ std::vector<EncodingRow> ControlRows() {
       {0x149, "4", "BRX", "", "r24*2 t =87+4:7", nullptr, kI, Flow::kIndirectBranch},
       {0x14a, "4", "JMP", "", "p87/90? T =32+2:0", nullptr, kI, Flow::kAbsoluteBranch},
       {0x14a, "5", "JMP", "", "p87/90? k =32+2:0", nullptr, kI, Flow::kAbsoluteBranch},
+      {0x14a, "4", "JMP.U", "", "p87/90? T =32+2:1", nullptr, kI, Flow::kAbsoluteBranch},
+      {0x14a, "5", "JMP.U", "", "p87/90? k =32+2:1", nullptr, kI, Flow::kAbsoluteBranch},
       {0x14d, "4", "EXIT", "", "p87/90?", nullptr, kI, Flow::kExit},
       {0x14e, "1", "LEPC", "", "d*2", Always<&LoadProgramCounter>, kI, Flow::kReadsAddress},
       {0x14e, "4", "LEPC", "", "d*2 ?24+58", Always<&LoadProgramCounter>, kI, Flow::kReadsAddress,

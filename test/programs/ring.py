@@ -6,7 +6,7 @@ compute with tensor parallelism.
 
 WAY is how everybody waits: "pipe", or "spin" as vLLM's message queue does (sched_yield and a look at the clock, until
 shared memory says so). With several workers, each step ends with an all-reduce. Prints the median of the steps as the
-engine and as the slowest worker saw them, in milliseconds, and the engine's processor time per step.
+engine and as the slowest worker of each saw them, in milliseconds, and the engine's processor time per step.
 """
 
 import mmap
@@ -81,7 +81,7 @@ def worker(rank, todo, done, result):
         torch.cuda.synchronize()
         took.append(time.monotonic() - begin)
         done.tell(step)
-    os.write(result, b"%f " % (1e3 * statistics.median(took)))
+    os.write(result, " ".join(map(str, took)).encode() + b"\n")
     os._exit(0)
 
 
@@ -106,7 +106,11 @@ def main():
     used = (time.process_time() - used) / STEPS
     for _ in range(WORKERS):
         assert os.wait()[1] == 0
-    slowest = max(map(float, os.read(results, 4096).split()))
+    os.close(result)
+    # In each step another may be the slowest.
+    with os.fdopen(results) as lines:
+        workers = [list(map(float, line.split())) for line in lines]
+    slowest = 1e3 * statistics.median(map(max, zip(*workers)))
     print(f"engine {1e3 * statistics.median(took):.4f} worker {slowest:.4f} processor {1e3 * used:.4f}")
 
 

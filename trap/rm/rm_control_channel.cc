@@ -1,5 +1,6 @@
 // Controls of channels and channel groups (ctrlc36f.h, ctrla06c.h, ctrla06f.h,
 // ctrl906f.h, ctrl83de.h, ctrl90e6.h).
+#include "trap/abi/generated/rm_control_names.h"
 #include "trap/abi/generated/rm_controls.h"
 #include "trap/rm/rm_control.h"
 #include "trap/rm/rm_resources.h"
@@ -42,19 +43,27 @@ uint32_t ClassEngineId(ControlCall& call, Params& params) {
   return NV_OK;
 }
 
+// What is checked and kept, but changes nothing else.
+void CountQuiet(ControlCall& call, const char* why) {
+  call.machine().quiet->Count("control", call.command, RmControlName(call.command), why);
+}
+
 uint32_t SetTimeslice(ControlCall& call, NVA06C_CTRL_SET_TIMESLICE_PARAMS& params) {
   const auto group = call.object.As<ChannelGroupResource>();
   if (group == nullptr) return NV_ERR_INVALID_OBJECT;
   group->timeslice_us = params.timesliceUs;
+  CountQuiet(call, "channels share an engine without time slices");
   return NV_OK;
 }
 
 // The driver binds a channel to an engine of its table.
 uint32_t Bind(ControlCall& call, NVA06F_CTRL_BIND_PARAMS& params) {
   const uint32_t copy = params.engineType - NV2080_ENGINE_TYPE_COPY0;
-  return params.engineType == NV2080_ENGINE_TYPE_GRAPHICS || copy < call.profile().copy_engines
-             ? NV_OK
-             : NV_ERR_INVALID_ARGUMENT;
+  if (params.engineType != NV2080_ENGINE_TYPE_GRAPHICS && copy >= call.profile().copy_engines) {
+    return NV_ERR_INVALID_ARGUMENT;
+  }
+  CountQuiet(call, "a channel is made for its engine");
+  return NV_OK;
 }
 
 // Lets a channel run, or all channels of a group.

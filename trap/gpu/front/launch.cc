@@ -250,7 +250,8 @@ void QmdQueue::FindBehindEntry(ExecutionContext& context, Running& running, uint
   const uint64_t at = KernelAddressAt(running.qmd);
   uint64_t program = 0;
   if (context.services.namer == nullptr || !bank.valid || bank.bytes < at + sizeof program ||
-      context.memory().Read(bank.address + at, &program, sizeof program)) {
+      context.memory().Read(bank.address + at, &program, sizeof program) ||
+      program % sass::kWordBytes != 0) {
     return;
   }
   uint64_t fingerprint = 0;

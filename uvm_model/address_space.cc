@@ -33,16 +33,25 @@ void StoreRelease(uint8_t* to, const void* from, uint64_t length) {
   }
 }
 
-void ClearTaint(const AddressSpace::Piece& piece, uint64_t length) {
-  if (Taint* const taint = piece.memory->taint()) taint->Remove(piece.offset, length);
+// Bytes have been written, and are what they should be.
+void NoteWritten(const AddressSpace::Piece& piece, uint64_t length) {
+  if (ByteSet* const taint = piece.memory->taint()) taint->Remove(piece.offset, length);
+  if (ByteSet* const unwritten = piece.memory->unwritten()) unwritten->Remove(piece.offset, length);
 }
 
-void CopyTaint(const AddressSpace::Piece& to, const AddressSpace::Piece& from, uint64_t length) {
-  const Taint* const source = from.memory->taint();
-  const bool any = source != nullptr && source->Any(from.offset, length);
-  if (!any) return ClearTaint(to, length);
-  if (to.memory->kind() != MemoryKind::kVidmem) return;
-  to.memory->MakeTaint().Copy(to.offset, source, from.offset, length);
+// What was copied is as tainted, and as unwritten, as its source.
+void CopyMarks(const AddressSpace::Piece& to, const AddressSpace::Piece& from, uint64_t length) {
+  const auto copy = [&](const ByteSet* source, ByteSet* there, auto make) {
+    if (source == nullptr || !source->Any(from.offset, length)) {
+      if (there != nullptr) there->Remove(to.offset, length);
+    } else if (to.memory->kind() == MemoryKind::kVidmem) {
+      make().Copy(to.offset, source, from.offset, length);
+    }
+  };
+  copy(from.memory->taint(), to.memory->taint(),
+       [&]() -> ByteSet& { return to.memory->MakeTaint(); });
+  copy(from.memory->unwritten(), to.memory->unwritten(),
+       [&]() -> ByteSet& { return to.memory->MakeUnwritten(); });
 }
 
 }  // namespace
@@ -152,7 +161,7 @@ AddressSpace::Fault AddressSpace::Write(uint64_t va, const void* data, uint64_t 
     } else if (!piece->memory->Write(piece->offset, from, step)) {
       return va;
     }
-    if (taint == OnTaint::kClear) ClearTaint(*piece, step);
+    if (taint == OnTaint::kClear) NoteWritten(*piece, step);
     from += step, va += step, length -= step;
   }
   return std::nullopt;
@@ -164,7 +173,7 @@ AddressSpace::Fault AddressSpace::Zero(uint64_t va, uint64_t length, OnTaint tai
     if (!piece) return va;
     const uint64_t step = std::min(length, piece->length);
     if (!piece->memory->Zero(piece->offset, step)) return va;
-    if (taint == OnTaint::kClear) ClearTaint(*piece, step);
+    if (taint == OnTaint::kClear) NoteWritten(*piece, step);
     va += step, length -= step;
   }
   return std::nullopt;
@@ -185,7 +194,7 @@ AddressSpace::Fault AddressSpace::Copy(uint64_t destination, AddressSpace& sourc
     const CopyResult result =
         CopyMemory(*to->memory, to->offset, *from->memory, from->offset, step);
     if (result.copied < step) return result.read_failed ? source : destination;
-    CopyTaint(*to, *from, step);
+    CopyMarks(*to, *from, step);
     source += step, destination += step, length -= step;
   }
   return std::nullopt;
@@ -200,9 +209,10 @@ uint64_t AddressSpace::SetTaint(uint64_t va, uint64_t length, bool tainted) {
     if (piece->memory->kind() != MemoryKind::kVidmem) {
       without += step;
     } else if (tainted) {
+      NoteWritten(*piece, step);
       piece->memory->MakeTaint().Add(piece->offset, step);
     } else {
-      ClearTaint(*piece, step);
+      NoteWritten(*piece, step);
     }
     va += step, length -= step;
   }
@@ -214,8 +224,34 @@ bool AddressSpace::IsTainted(uint64_t va, uint64_t length) {
     const auto piece = Find(va);
     if (!piece) return false;
     const uint64_t step = std::min(length, piece->length);
-    const Taint* const taint = piece->memory->taint();
+    const ByteSet* const taint = piece->memory->taint();
     if (taint != nullptr && taint->Any(piece->offset, step)) return true;
+    va += step, length -= step;
+  }
+  return false;
+}
+
+void AddressSpace::SetUnwritten(uint64_t va, uint64_t length, bool unwritten) {
+  while (length > 0) {
+    const auto piece = Find(va);
+    if (!piece) break;
+    const uint64_t step = std::min(length, piece->length);
+    if (!unwritten) {
+      if (ByteSet* const set = piece->memory->unwritten()) set->Remove(piece->offset, step);
+    } else if (piece->memory->kind() == MemoryKind::kVidmem) {
+      piece->memory->MakeUnwritten().Add(piece->offset, step);
+    }
+    va += step, length -= step;
+  }
+}
+
+bool AddressSpace::IsUnwritten(uint64_t va, uint64_t length) {
+  while (length > 0) {
+    const auto piece = Find(va);
+    if (!piece) return false;
+    const uint64_t step = std::min(length, piece->length);
+    const ByteSet* const set = piece->memory->unwritten();
+    if (set != nullptr && set->Any(piece->offset, step)) return true;
     va += step, length -= step;
   }
   return false;
@@ -260,7 +296,7 @@ AddressSpace::Fault AddressSpace::Fill(uint64_t va, uint64_t length,
       step = step / kPage * kPage;
       prepare(phase, kPage);
       if (!device->Repeat(piece->offset, buffer.data(), step / kPage)) return va;
-      ClearTaint(*piece, step);
+      NoteWritten(*piece, step);
     } else {
       if (device != nullptr && step > kPage) step = kPage - into;
       step = std::min(step, kFillBuffer / pattern.size() * pattern.size());

@@ -51,7 +51,8 @@ class AddressSpace {
   // What is mapped of it is read in pieces after this: it comes here at once, if it is elsewhere.
   void Bring(uint64_t va, uint64_t length);
 
-  // What becomes of the taint of bytes that are written (see Taint).
+  // What becomes of the taint of bytes that are written, and of their being unwritten (see
+  // MemoryObject).
   enum class OnTaint { kClear, kKeep };
 
   Fault Read(uint64_t va, void* out, uint64_t length);
@@ -59,17 +60,23 @@ class AddressSpace {
   // order: they may be semaphores that a tracee spins on.
   Fault Write(uint64_t va, const void* data, uint64_t length, OnTaint taint = OnTaint::kClear);
   Fault Zero(uint64_t va, uint64_t length, OnTaint taint = OnTaint::kClear);
-  // Forward copy, destination and source may lie in different spaces. Taint is copied, too.
+  // Forward copy, destination and source may lie in different spaces. Taint is copied, too, and
+  // what is unwritten.
   Fault Copy(uint64_t destination, AddressSpace& source_space, uint64_t source, uint64_t length);
 
   // Repeats `pattern` (1 to 16 bytes), beginning `phase` bytes into it.
   Fault Fill(uint64_t va, uint64_t length, const std::vector<uint8_t>& pattern, uint64_t phase);
 
-  // What is mapped of [va, va + length) becomes tainted, or not; returns how many bytes of it are
-  // of memory that has no taint, but may be seen by the host.
+  // What is mapped of [va, va + length) was written, and becomes tainted, or not; returns how many
+  // bytes of it are of memory that has no taint, but may be seen by the host.
   uint64_t SetTaint(uint64_t va, uint64_t length, bool tainted);
   // Is one of the bytes tainted?
   bool IsTainted(uint64_t va, uint64_t length);
+  // What is mapped of [va, va + length), if it is video memory, has not been written by anybody yet
+  // (or counts as written).
+  void SetUnwritten(uint64_t va, uint64_t length, bool unwritten);
+  // Is one of the bytes?
+  bool IsUnwritten(uint64_t va, uint64_t length);
 
   // As MemoryObject::RunAt, over what is mapped from `va` on; ends where nothing is.
   MemoryObject::Run RunAt(uint64_t va, uint64_t length);

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "uvm_model/taint.h"
+#include "uvm_model/byte_set.h"
 
 namespace phantora {
 
@@ -41,10 +41,17 @@ class MemoryObject {
 
   // Which bytes of it are tainted; nullptr: none. Only video memory has any: what else there is the
   // host may have written, unseen. AddressSpace keeps it.
-  Taint* taint() { return taint_.get(); }
-  Taint& MakeTaint() {
-    if (taint_ == nullptr) taint_ = std::make_unique<Taint>();
+  ByteSet* taint() { return taint_.get(); }
+  ByteSet& MakeTaint() {
+    if (taint_ == nullptr) taint_ = std::make_unique<ByteSet>();
     return *taint_;
+  }
+  // Likewise those that nobody has written since a program was given them, where that is looked
+  // after (--check memory). Beyond a number of ranges all count as written.
+  ByteSet* unwritten() { return unwritten_.get(); }
+  ByteSet& MakeUnwritten() {
+    if (unwritten_ == nullptr) unwritten_ = std::make_unique<ByteSet>(ByteSet::Beyond::kForgotten);
+    return *unwritten_;
   }
 
   // The bytes from `offset` on, at most `length`: how many are alike, either zero and without any
@@ -74,7 +81,7 @@ class MemoryObject {
   const MemoryKind kind_;
   int gpu_ = -1;
   const uint64_t size_;
-  std::unique_ptr<Taint> taint_;
+  std::unique_ptr<ByteSet> taint_, unwritten_;
 };
 
 // Memory that the supervisor owns, in a sparse memfd. Nothing is allocated

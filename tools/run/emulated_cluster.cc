@@ -15,6 +15,8 @@
 #include "tools/run/host_files.h"
 #include "tools/run/launcher_rank.h"
 #include "tools/run/user_cache.h"
+#include "trap/check/check_device.h"
+#include "trap/check/library/embedded_library.h"
 #include "trap/gpu/front/qmd.h"
 #include "trap/linux/proc.h"
 #include "trap/log.h"
@@ -33,7 +35,7 @@ const VirtualSpan kLookEvery = VirtualSpan::Microseconds(2000);
 constexpr uint64_t kPagesPerLook = 256, kPagesWhenTight = 2048;
 
 // Like a miscellaneous device of the kernel, with a number that it gives to none.
-constexpr unsigned kMiscMajor = 10, kNcclMinor = 1048000;
+constexpr unsigned kMiscMajor = 10, kNcclMinor = 1048000, kCheckMinor = 1048001;
 
 // Puts libnccl.so.2 in the place of NVIDIA's on one host.
 // `libraries` is where the driver's are: programs that look along LD_LIBRARY_PATH find it there,
@@ -194,6 +196,16 @@ EmulatedCluster::EmulatedCluster(const Options& options, Parts parts)
   services_.kernel_log = options.outputs->kernels.get();
   services_.missing = options.outputs->missing.get();
   fabric_->events().SetStart(ProcessClocks::Start());
+  if (options.session->check_memory) {
+    check_ = std::make_unique<MemoryCheck>(MemoryCheck::Options{
+        .name = &NameOfProcess,
+        .each_space =
+            [this](pid_t process, const std::function<void(AddressSpace&)>& use) {
+              for (const auto& host : hosts_) host->resource_manager().EachSpace(process, use);
+            },
+        .tell = [](const std::string& what) { LogWarning(absl::StrCat("check memory: ", what)); }});
+    services_.check = check_.get();
+  }
   MakeNccl();
   for (int host = 0; host < options.plan->hosts(); ++host) MakeHost(host);
 }
@@ -257,6 +269,11 @@ void EmulatedCluster::MakeHost(int number) {
   if (!options_.session->native_nccl) {
     AddNccl(nccl_.get(), number, plan.driver.library_directory, &host);
   }
+  if (check_ != nullptr) {
+    host.files().AddDevice(check::kDevice, kMiscMajor, kCheckMinor,
+                           [this](pid_t) { return std::make_shared<CheckDevice>(check_.get()); });
+    host.files().AddText(plan.CheckLibrary(), std::string(check::CheckLibrary()));
+  }
   if (!plan.job) return;
   AddHostFiles(*plan.job, number, &host.files());
   VirtualHost& view = host.view();
@@ -293,6 +310,7 @@ void EmulatedCluster::ProcessDied(pid_t process) {
   timelines_.ProcessDied(process);
   namer_.ProcessDied(process);
   if (execution_ != nullptr) execution_->ProcessDied(process);
+  if (check_ != nullptr) check_->ProcessDied(process);
   host_of_.erase(process);
   if (step_recorder_ != nullptr) step_recorder_->ProcessDied(process);
 }

@@ -24,6 +24,7 @@
 #include "tools/run/run_outputs.h"
 #include "tools/run/run_plan.h"
 #include "tools/run/session_options.h"
+#include "trap/check/memory_check.h"
 #include "trap/gpu/front/gpu_scheduler.h"
 #include "trap/gpu/front/kernel_execution.h"
 #include "trap/gpu/kernels/internal_kernels.h"
@@ -85,6 +86,8 @@ class EmulatedCluster {
   const GpuServices& services() const { return services_; }
   KernelPricer& model() { return *model_; }
   const KernelExecution* execution() const { return execution_.get(); }
+  // nullptr: nobody wants to know.
+  MemoryCheck* check() const { return check_.get(); }
   ClusterFabric& fabric() { return *fabric_; }
   NcclRuntime& nccl() { return *nccl_; }
   const NcclStatistics& nccl_statistics() const { return nccl_statistics_; }
@@ -113,6 +116,7 @@ class EmulatedCluster {
   const InternalKernels internal_kernels_;
   FixedPricer fixed_pricer_;
   const std::unique_ptr<KernelPricer> model_;
+  std::unique_ptr<MemoryCheck> check_;
   GpuServices services_;
   GpuTimelines timelines_;
   RunRecorder recorder_;

@@ -36,4 +36,9 @@ std::optional<int> LauncherRank(pid_t process) {
   return RankInEnvironment(environment);
 }
 
+std::string NameOfProcess(pid_t process) {
+  const auto rank = LauncherRank(process);
+  return rank ? absl::StrCat("rank ", *rank) : absl::StrCat("process ", process);
+}
+
 }  // namespace phantora

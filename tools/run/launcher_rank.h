@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <optional>
+#include <string>
 
 #include "absl/strings/string_view.h"
 
@@ -16,6 +17,9 @@ std::optional<int> RankInEnvironment(absl::string_view environment);
 
 // By the environment that the process's program was started with.
 std::optional<int> LauncherRank(pid_t process);
+
+// "rank 3", or "process 4711".
+std::string NameOfProcess(pid_t process);
 
 }  // namespace phantora
 

@@ -34,6 +34,9 @@ bool ExecutesOrStale(const SessionOptions& options) {
   return options.execute.value_or(1) > 0 || options.skipped == Skipped::kStale;
 }
 bool Executes(const SessionOptions& options) { return options.execute.value_or(1) > 0; }
+bool ExecutesHere(const SessionOptions& options) {
+  return options.execute.value_or(1) > 0 && !options.execute_on_gpu;
+}
 bool ExecutesOnGpu(const SessionOptions& options) { return options.execute_on_gpu; }
 bool SimulatedOrNotShared(const SessionOptions& options) {
   return options.simulated() || !options.share_memory.value_or(false);
@@ -57,6 +60,10 @@ constexpr OptionEffect kEffects[] = {
     {"--record-step", Simulated, kNeedsSimulatedTime},
     {"--log-kernels", Simulated, kNeedsSimulatedTime},
     {"--execute", Simulated, kNeedsSimulatedTime},
+    {"--check", Simulated, kNeedsSimulatedTime},
+    {"--check", ExecutesHere,
+     "looks at kernels that this machine's processor executes, which "
+     "--execute off and gpu leave out"},
     {"--execute-command", ExecutesOnGpu, "is for --execute gpu"},
     {"--execute-memory", ExecutesOnGpu, "is for --execute gpu"},
     {"--skipped", Simulated, kNeedsSimulatedTime},

@@ -264,6 +264,12 @@ void OptionTable::AddExecution() {
       ->type_name("off|small|all|gpu|N")
       ->default_str("small")
       ->group("Results");
+  AddChoice<bool>(
+      app_, "--check", &options_.check_memory, {{"memory", true}},
+      "memory: find what programs do with GPU memory and may not, although a GPU lets them: "
+      "kernels and copies beyond allocations or in freed ones, reads of what nobody has written, "
+      "memory that is never freed. Kernels of any length are executed for it")
+      ->group("Results");
   app_.add_option("--execute-command", options_.executor,
                   "who has the GPU of --execute gpu: a command that does as 'phantora-profile "
                   "execute' (default)")

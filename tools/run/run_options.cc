@@ -274,6 +274,11 @@ void Parser::Complete() {
     // Who wants all results wants sums of them too.
     options_.largest_reduction = std::numeric_limits<int64_t>::max();
   }
+  if (options_.check_memory && !parsed_.Given("--execute")) {
+    // By their own code: a library's products nobody could look at.
+    options_.execute = SessionOptions::kLongExecution;
+    options_.largest_reduction = std::numeric_limits<int64_t>::max();
+  }
   if (!options_.host_profile.empty() && !parsed_.Given("--host-time")) {
     options_.host_time.mode = HostTimeMode::kLearned;
   }

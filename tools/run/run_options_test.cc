@@ -318,6 +318,14 @@ TEST(RunOptionsTest, WhatIsExecutedIsAWordOrANumber) {
     ExpectRefused(absl::StrCat("--execute ", what),
                   "is not 'off', 'small', 'all', 'gpu' or a number");
   }
+  const SessionOptions checked = Accepted("--check memory");
+  EXPECT_TRUE(checked.check_memory);
+  EXPECT_EQ(checked.execute, SessionOptions::kLongExecution);
+  EXPECT_EQ(Accepted("--check memory --execute 1000").execute, 1000);
+  ExpectRefused("--check memory --execute off", "--check");
+  ExpectRefused("--check memory --execute gpu", "--check");
+  ExpectRefused("--check memory --host-time real", "--check");
+  ExpectRefused("--check races", "'races' is none of memory");
   ExpectRefused("--host-time real --execute all", "--execute");
 }
 

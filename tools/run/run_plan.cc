@@ -51,6 +51,16 @@ class GivenVariables {
   std::map<std::string, std::string> values_;
 };
 
+// With --check memory. What makes several programs' allocators take each piece from CUDA, of which
+// otherwise nobody knows where it ends: PyTorch's (since 1.7), and XLA's. PyTorch takes any value
+// for yes; 0 is for those whose CUDA graphs allocate, which it then refuses.
+constexpr std::pair<const char*, const char*> kPlainAllocators[] = {
+    {"PYTORCH_NO_CUDA_MEMORY_CACHING", "1"},
+    {"XLA_PYTHON_CLIENT_ALLOCATOR", "platform"},
+    {"XLA_PYTHON_CLIENT_PREALLOCATE", "false"}};
+
+const std::pair<const std::string, std::string> kOwnAllocator = {kPlainAllocators[0].first, "0"};
+
 bool SharesMemory(const SessionOptions& options, const std::optional<Job>& job) {
   if (!job || !options.simulated()) return false;
   if (options.share_memory) return *options.share_memory;
@@ -105,7 +115,10 @@ LaunchOptions RunPlan::Launched(const SessionOptions& options,
   launch.command = options.command;
   const GivenVariables given(options);
   // Before those that extend what was given.
-  for (const auto& variable : given.values()) launch.environment.push_back(variable);
+  for (const auto& variable : given.values()) {
+    if (options.check_memory && variable == kOwnAllocator) continue;
+    launch.environment.push_back(variable);
+  }
   launch.environment.emplace_back("LD_LIBRARY_PATH",
                                   given.Prepend(driver.library_directory, "LD_LIBRARY_PATH"));
   if (!driver.program_directory.empty()) {
@@ -119,6 +132,12 @@ LaunchOptions RunPlan::Launched(const SessionOptions& options,
       if (given.ValueOf(name) == nullptr) launch.environment.emplace_back(name, value);
     }
   }
+  if (options.check_memory) {
+    launch.environment.emplace_back("LD_PRELOAD", given.Prepend(CheckLibrary(), "LD_PRELOAD"));
+    for (const auto& [name, value] : kPlainAllocators) {
+      if (given.ValueOf(name) == nullptr) launch.environment.emplace_back(name, value);
+    }
+  }
   if (!job) return launch;
   launch.ranks = job->ranks;
   launch.preload = job->preload;
@@ -127,6 +146,10 @@ LaunchOptions RunPlan::Launched(const SessionOptions& options,
     launch.ranks[rank].errors = rank_outputs[rank].second;
   }
   return launch;
+}
+
+std::string RunPlan::CheckLibrary() const {
+  return absl::StrCat(driver.library_directory, "/libphantora_check.so");
 }
 
 std::string RunPlan::Describe(const SessionOptions& options) const {

@@ -36,6 +36,9 @@ struct RunPlan {
   // That use GPUs, as far as is known.
   int processes() const { return job ? job->processes : gpus_per_host(); }
 
+  // Where ranks find the library of --check memory.
+  std::string CheckLibrary() const;
+
   // The command with the environment that it gets; `rank_outputs`: descriptors that ranks write
   // their output and their errors to.
   LaunchOptions Launched(const SessionOptions& options,

@@ -34,7 +34,7 @@ constexpr int kCannotSetUp = 125;
 constexpr rlim_t kLongestFile = rlim_t{1} << 47;
 // Phantora's own, beside the guardian's 70. Few programs end with them (sysexits.h has them for
 // errors of the system), and many with 1.
-constexpr int kNcclFailed = 71, kMemoryDiffered = 72;
+constexpr int kNcclFailed = 71, kMemoryDiffered = 72, kCheckFailed = 73;
 // Of processes that use a GPU in real time, where they wait by spinning.
 constexpr int kSpinnersNice = 19;
 
@@ -182,11 +182,7 @@ HostMemory::Options Session::MemoryOptions() {
                 cluster_->AddMemory(use);
                 if (sharing_ != nullptr) use->shared = sharing_->PoolBytes();
               },
-          .name =
-              [](pid_t process) {
-                const auto rank = LauncherRank(process);
-                return rank ? absl::StrCat("rank ", *rank) : absl::StrCat("process ", process);
-              },
+          .name = &NameOfProcess,
           .error = [](const std::string& what) { LogError(what); },
           .warn = [](const std::string& what) { LogWarning(what); },
           .end = [](pid_t process) { KillDescendant(process); },
@@ -309,6 +305,10 @@ int Session::Report() {
   if (WIFSIGNALED(wait_status_)) {
     LogInfo(absl::StrCat("the command was ended by signal ", WTERMSIG(wait_status_)));
     return 128 + WTERMSIG(wait_status_);
+  }
+  if (WEXITSTATUS(wait_status_) == 0 && cluster_->check() != nullptr &&
+      cluster_->check()->errors() > 0) {
+    return kCheckFailed;
   }
   return WEXITSTATUS(wait_status_);
 }

@@ -29,9 +29,13 @@ struct SessionOptions {
   OutOfMemory out_of_memory = OutOfMemory::kCuda;
   // Everything that GPUs' memory goes through is done a second time, plainly, and compared.
   bool check_gpu_memory = false;
+  // What programs do with their GPUs' memory and may not is told (MemoryCheck).
+  bool check_memory = false;
   bool native_nccl = false;  // the program's own libnccl.so.2 is left in place
   // Of --execute small.
   static constexpr int64_t kSmallExecution = 50'000'000;
+  // As much as anybody waits for: some minutes.
+  static constexpr int64_t kLongExecution = 100'000'000'000;
   // Thread instructions of the most expensive kernel that is executed; 0: none is, nullopt: all
   // are.
   std::optional<int64_t> execute = kSmallExecution;

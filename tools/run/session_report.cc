@@ -278,6 +278,12 @@ void SessionReport::TellSummary() {
       }
     }
   }
+  if (MemoryCheck* const check = from_.cluster->check()) {
+    check->End();
+    for (const std::string& line : check->Summary(largest)) {
+      LogSummary(absl::StrCat("check memory: ", line));
+    }
+  }
   if (!options.verbose) return;
   if (const std::string quiet = from_.cluster->quiet().Report(); !quiet.empty()) {
     LogInfo(absl::StrCat("calls that succeeded without anything being done:\n",

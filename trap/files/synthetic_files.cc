@@ -19,10 +19,11 @@ bool Under(std::string_view path, std::string_view prefix) {
   return path.substr(0, prefix.size()) == prefix;
 }
 
-// Devices and their files by a relative path, and libraries that are replaced.
+// Devices and their files by a relative path, and libraries that are replaced or added.
 bool MayBeOurs(std::string_view path) {
   const absl::string_view text(path.data(), path.size());
-  return absl::StrContains(text, "nvidia") || absl::StrContains(text, "libnccl");
+  return absl::StrContains(text, "nvidia") || absl::StrContains(text, "libnccl") ||
+         absl::StrContains(text, "libphantora");
 }
 
 }  // namespace

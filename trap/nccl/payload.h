@@ -23,7 +23,7 @@ class Payload : public PayloadMover {
       : largest_reduction_(largest_reduction), unknowns_(unknowns) {}
 
   // Where the addresses of a ticket mean something. `knows_taint`: what is not tainted there is
-  // what the program's kernels have made (uvm_model/taint.h).
+  // what the program's kernels have made (uvm_model/byte_set.h).
   void Add(NcclTicket ticket, std::shared_ptr<GpuContext> context, bool knows_taint = false) {
     ranks_[ticket] = {std::move(context), knows_taint};
   }

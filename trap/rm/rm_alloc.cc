@@ -356,6 +356,18 @@ void ResourceManager::ProcessDied(pid_t process) {
   machine->events->ProcessDied(process);
 }
 
+void ResourceManager::EachSpace(pid_t process,
+                                const std::function<void(AddressSpace&)>& use) const {
+  server.ForEach([&](const RmClient& client) {
+    if (client.process() != process) return;
+    client.ForEach([&](const RmObject& object) {
+      auto space = object.As<VaSpaceResource>();
+      if (const auto device = object.As<DeviceResource>()) space = device->DefaultSpace();
+      if (space != nullptr) use(space->context->memory);
+    });
+  });
+}
+
 uint64_t PageSizeFor(uint32_t attributes, bool vidmem, uint64_t bytes) {
   switch ((attributes & NVOS32_ATTR_PAGE_SIZE_MASK) >> NVOS32_ATTR_PAGE_SIZE_SHIFT) {
     case NVOS32_ATTR_PAGE_SIZE_4KB:

@@ -3,6 +3,7 @@
 #define PHANTORA_TRAP_RM_RM_ALLOC_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -23,6 +24,8 @@ struct ResourceManager {
   uint32_t next_channel = 1;
 
   void ProcessDied(pid_t process);
+  // Calls `use` with each GPU address space of the process's own.
+  void EachSpace(pid_t process, const std::function<void(AddressSpace&)>& use) const;
 };
 
 struct AllocRequest {

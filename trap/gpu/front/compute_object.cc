@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "trap/check/memory_check.h"
+
 namespace phantora {
 namespace {
 
@@ -168,6 +170,12 @@ Progress ComputeObject::InlineData(ExecutionContext& context, absl::Span<const u
     context.services.unknowns->Count("inline data", inline_flags_,
                                      "more than was announced is not written");
     return Progress::kDone;
+  }
+  if (inline_done_ == 0 && context.services.check != nullptr) {
+    context.services.check->Transfer(
+        context.process, context.memory(),
+        {base, inline_line_, inline_total_ / inline_line_, reg(m::kPitchOut)},
+        MemoryCheck::Transferred::kCopiedOrFilled);
   }
   uint64_t left = std::min<uint64_t>(bytes.size(), inline_total_ - inline_done_);
   const uint8_t* from = bytes.data();

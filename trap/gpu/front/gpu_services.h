@@ -20,6 +20,7 @@ class InternalKernels;
 class KernelExecution;
 class KernelLog;
 class KernelNamer;
+class MemoryCheck;
 class MissingLaunches;
 class OrderObserver;
 class SharedWork;
@@ -142,8 +143,9 @@ struct GpuServices {
   MissingLaunches* missing = nullptr;
   SharedWork* shared = nullptr;
   OrderObserver* order = nullptr;
-  uint64_t failures = 0;  // of channels, whose work is given up then
-  pid_t working_for = 0;  // whose channel has worked last
+  MemoryCheck* check = nullptr;  // if what programs do with memory is looked at
+  uint64_t failures = 0;         // of channels, whose work is given up then
+  pid_t working_for = 0;         // whose channel has worked last
 };
 
 }  // namespace phantora

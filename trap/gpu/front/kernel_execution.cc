@@ -13,6 +13,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "trap/check/memory_check.h"
 #include "trap/linux/unique_fd.h"
 #include "trap/log.h"
 
@@ -168,6 +169,9 @@ Progress KernelExecution::Run(ExecutionContext& context, const NamedLaunch& want
     launch.keeps_trapped = tracking != sass::Tracking::kTainted &&
                            (process.skipped == 0 || counters_.doubtful_reads == 0);
     launch.tracking = tracking;
+    if (MemoryCheck* const check = context.services.check) {
+      launch.check = check->Of(context.process, context.memory());
+    }
     outcome = Execute(context, process, launch, program, MostOf(process, tracking, routes));
     instructions += outcome.thread_instructions;
     if (outcome.stop.reason != sass::Stop::Reason::kTainted) break;
@@ -203,6 +207,9 @@ bool KernelExecution::RunByLibrary(ExecutionContext& context, Process& process,
   }
   ++counters_.executed;
   ++process.executed;
+  if (context.services.check != nullptr) {
+    context.services.check->NotLaunched(context.process, true);
+  }
   return true;
 }
 
@@ -337,6 +344,13 @@ Progress KernelExecution::Finish(ExecutionContext& context, const NamedLaunch& l
                                  const sass::Outcome& outcome, bool is_real) {
   using Reason = sass::Stop::Reason;
   counters_.thread_instructions += outcome.thread_instructions;
+  MemoryCheck* const check = context.services.check;
+  if (check != nullptr && outcome.stop.reason != Reason::kTooLong) {
+    const Qmd::Dims& block = launch.qmd.block;
+    check->Launched(context.process, launch.title, outcome.wrong,
+                    [&](uint32_t instruction) { return program.AddressOf(instruction, 0); },
+                    {block.x, block.y, block.z});
+  }
   switch (outcome.stop.reason) {
     case Reason::kNone:
       ++counters_.executed;
@@ -362,8 +376,13 @@ Progress KernelExecution::Finish(ExecutionContext& context, const NamedLaunch& l
       // What a kernel does that works on results that are not there says nothing of the program.
       if (!is_real) break;
       // What a sanitizer would say; libcuda only has the kind of error.
-      LogWarning(absl::StrFormat("process %d: kernel %s ends its context: %s", context.process,
-                                 launch.title, sass::Describe(outcome, program)));
+      if (check != nullptr) {
+        check->Failed(context.process, launch.title, sass::Describe(outcome, program),
+                      outcome.stop.reason == Reason::kUnmapped ? outcome.stop.address : 0);
+      } else {
+        LogWarning(absl::StrFormat("process %d: kernel %s ends its context: %s", context.process,
+                                   launch.title, sass::Describe(outcome, program)));
+      }
       if (outcome.stop.reason == Reason::kUnmapped) {
         return context.Fail(kMmuFault, outcome.stop.address, "a kernel's access");
       }
@@ -392,6 +411,9 @@ void KernelExecution::LeaveOutputs(ExecutionContext& context, Process& process,
   const LaunchOutputs& outputs = finder_.Of(context, launch, parameters, process.try_credit);
   counters_.tried += before - process.try_credit;
   if (!outputs.known) NoteUnknown(process, launch.title);
+  if (context.services.check != nullptr) {
+    context.services.check->NotLaunched(context.process, outputs.known);
+  }
   const SkippedOutputs::Left left =
       skipped_.Leave(context.memory(), parameters, outputs, launch.family());
   context.budget -= static_cast<int64_t>(left.made / kBytesPerUnit);

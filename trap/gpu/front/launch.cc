@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "trap/check/memory_check.h"
 #include "trap/gpu/front/kernel_execution.h"
 #include "trap/gpu/front/qmd_queue.h"
 #include "trap/gpu/kernels/internal_kernels.h"
@@ -109,6 +110,9 @@ Progress QmdQueue::StartKernel(ExecutionContext& context, uint64_t address, Runn
   } else if (running.internal == nullptr && context.services.execution != nullptr) {
     context.services.execution->NotExecuted(context.process, "a kernel without a name",
                                             "its code cannot be read");
+    if (context.services.check != nullptr) {
+      context.services.check->NotLaunched(context.process, false);
+    }
   }
   need = {.span = running.price.time,
           .demand = DemandOf(context.sm_limits, qmd),

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "trap/check/memory_check.h"
+
 namespace phantora {
 
 double TransferQueue::Traffic() const {
@@ -43,6 +45,25 @@ Progress TransferQueue::Begin(ExecutionContext& context) {
   return context.Fail(kCopyEngineError, from, "a copy or fill of more than 67,108,864 lines");
 }
 
+void TransferQueue::Check(ExecutionContext& context, const Transfer& transfer) {
+  MemoryCheck& check = *context.services.check;
+  using Transferred = MemoryCheck::Transferred;
+  AddressSpace& memory = context.memory();
+  const auto look = [&](uint64_t address, uint64_t stride, Transferred what) {
+    check.Transfer(context.process, memory, {address, transfer.line_bytes, transfer.lines, stride},
+                   what);
+  };
+  const bool fills = !transfer.pattern.empty();
+  look(transfer.destination, transfer.destination_stride,
+       fills ? Transferred::kFilled : Transferred::kCopied);
+  if (fills) return;
+  const auto to = memory.Find(transfer.destination);
+  const MemoryKind kind = to ? to->memory->kind() : MemoryKind::kVidmem;
+  look(transfer.source, transfer.source_stride,
+       kind == MemoryKind::kSysmem || kind == MemoryKind::kExternal ? Transferred::kReadByHost
+                                                                    : Transferred::kRead);
+}
+
 Progress TransferQueue::Run(ExecutionContext& context) {
   while (next_ < transfers_.size()) {
     const Transfer& transfer = transfers_[next_];
@@ -50,10 +71,12 @@ Progress TransferQueue::Run(ExecutionContext& context) {
       ++next_, line_ = 0, offset_ = 0;
       continue;
     }
-    if (line_ == 0 && offset_ == 0) {
+    const bool begins = line_ == 0 && offset_ == 0;
+    if (begins) {
       if (const Progress progress = Begin(context); progress != Progress::kDone) return progress;
     }
     if (context.budget <= 0) return Progress::kYield;
+    if (begins && context.services.check != nullptr) Check(context, transfer);
     const uint64_t affordable = static_cast<uint64_t>(context.budget) * kBytesPerUnit;
     const uint64_t piece = std::min(affordable, transfer.line_bytes - offset_);
     // A line costs something even if it is one byte.

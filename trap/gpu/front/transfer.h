@@ -41,6 +41,8 @@ class TransferQueue {
  private:
   // Looks at the transfer that is next, before its first line.
   Progress Begin(ExecutionContext& context);
+  // Whether the program may do that, if somebody wants to know.
+  static void Check(ExecutionContext& context, const Transfer& transfer);
   void Clear();
 
   std::vector<Transfer> transfers_;

@@ -176,7 +176,7 @@ Outcome Executor::Run(const Launch& launch, const Program& program, AddressSpace
       std::clamp(most / kLanes, kLeastTurnOfBlock, launch.together ? kTurnTogether : kTurnOfBlock);
   bool first_only = !program.needs_order() && !launch.together;
   for (;;) {
-    LaunchPages pages(space, pool_, kMostBytes, launch.tracking);
+    LaunchPages pages(space, pool_, kMostBytes, launch.tracking, false, launch.check);
     Part all(pages, state, 0, clusters);
     all.together = launch.together;
     Stop why;
@@ -208,7 +208,8 @@ Outcome Executor::Run(const Launch& launch, const Program& program, AddressSpace
     all.End(idle_[0]);
     if (all.state.met_order) program.NeedsOrder();
     Outcome outcome = {.stop = all.stop.reason != Stop::Reason::kNone ? all.stop : why,
-                       .thread_instructions = all.thread_instructions()};
+                       .thread_instructions = all.thread_instructions(),
+                       .wrong = all.memory.wrong()};
     if (outcome.done() || (launch.keeps_trapped && outcome.stop.reason == Stop::Reason::kTrap)) {
       LaunchMemory* const memory = &all.memory;
       Commit({&memory, 1}, outcome);
@@ -282,6 +283,8 @@ std::optional<Outcome> Executor::RunInParts(Part& first, LaunchPages& pages,
     if (part->state.met_order) program.NeedsOrder();
     outcome.thread_instructions += part->thread_instructions();
     memories.push_back(&part->memory);
+    const std::vector<WrongAccess>& wrong = part->memory.wrong();
+    outcome.wrong.insert(outcome.wrong.end(), wrong.begin(), wrong.end());
   }
   // Whatever went wrong, only in order is it what would have come first.
   if (give_up || outcome.thread_instructions > most) return std::nullopt;

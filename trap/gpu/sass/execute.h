@@ -31,6 +31,7 @@ struct Launch {
   // What it has written when it traps becomes visible, such as what its assertion says.
   bool keeps_trapped = false;
   Tracking tracking = Tracking::kNone;
+  AccessCheck* check = nullptr;  // if accesses are looked at, see Outcome::wrong
   // By number; missing ones are zeros, as is what lies beyond their ends.
   std::array<absl::Span<const uint8_t>, 8> constants;
   uint64_t constants_address = 0;  // of number 0
@@ -40,6 +41,8 @@ struct Outcome {
   Stop stop;  // kNone: it is done, and what it wrote can be seen
   uint64_t thread_instructions = 0;
   uint64_t host_bytes = 0;  // of what it wrote: tainted, and where the host may see it
+  // What the check has found, however the launch ended.
+  std::vector<WrongAccess> wrong = {};
   bool done() const { return stop.reason == Stop::Reason::kNone; }
 };
 // What the outcome is in words, with the instruction and address.

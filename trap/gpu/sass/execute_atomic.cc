@@ -176,8 +176,8 @@ struct Global {
   uint8_t* operator()(int lane, int bytes) {
     warp.MeetOrder();
     // What is there matters, and may be tainted.
-    if (GlobalAt<false>(warp, addresses[lane], bytes) == nullptr) return nullptr;
-    return GlobalAt<true>(warp, addresses[lane], bytes);
+    if (GlobalAt<false>(warp, addresses[lane], bytes, 1, lane) == nullptr) return nullptr;
+    return GlobalAt<true>(warp, addresses[lane], bytes, 1, lane);
   }
 };
 struct Generic : Global {

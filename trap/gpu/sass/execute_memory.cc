@@ -105,8 +105,9 @@ void LoadGlobal(Warp& warp, const Instruction& i) {
     }
     return;
   }
-  LoadLanes(warp, i,
-            [&](int lane, int size) { return GlobalAt<false>(warp, addresses[lane], size); });
+  LoadLanes(warp, i, [&](int lane, int size) {
+    return GlobalAt<false>(warp, addresses[lane], size, 1, lane);
+  });
 }
 
 void StoreGlobal(Warp& warp, const Instruction& i) {
@@ -119,8 +120,9 @@ void StoreGlobal(Warp& warp, const Instruction& i) {
     }
     return;
   }
-  StoreLanes(warp, i,
-             [&](int lane, int size) { return GlobalAt<true>(warp, addresses[lane], size); });
+  StoreLanes(warp, i, [&](int lane, int size) {
+    return GlobalAt<true>(warp, addresses[lane], size, 1, lane);
+  });
 }
 
 void LoadGeneric(Warp& warp, const Instruction& i) {
@@ -233,7 +235,7 @@ void CopyAsync(Warp& warp, const Instruction& i) {
     // The lowest bits of the address say how many bytes at the end are zeros instead.
     const int zeros = fills ? static_cast<int>(from[lane] & static_cast<uint64_t>(bytes - 1)) : 0;
     const uint8_t* const source =
-        GlobalAt<false>(warp, from[lane] - static_cast<uint64_t>(zeros), bytes);
+        GlobalAt<false>(warp, from[lane] - static_cast<uint64_t>(zeros), bytes, 1, lane);
     if (source == nullptr) return;
     std::memcpy(destination, source, static_cast<size_t>(bytes - zeros));
     std::memset(destination + bytes - zeros, 0, static_cast<size_t>(zeros));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <optional>
+#include <utility>
 
 #include "uvm_model/device_memory.h"
 
@@ -75,6 +76,8 @@ const uint8_t* LaunchMemory::ReadSlowly(uint64_t address, uint64_t bytes, Entry&
   Entry found;
   if (!Find(address / kPage, found)) return nullptr;
   const uint8_t* const at = found.read + address % kPage;
+  const bool all_right = IsAllRight(address / kPage);
+  if (!all_right && !IsRight(address, bytes, false, at)) return nullptr;
   if (pages_.tracking_ == Tracking::kLooking) {
     bool page_is_tainted = false;
     if (ReadsTaint(address, bytes, page_is_tainted)) {
@@ -92,7 +95,7 @@ const uint8_t* LaunchMemory::ReadSlowly(uint64_t address, uint64_t bytes, Entry&
     }
     return at;
   }
-  entry = found;
+  if (all_right) entry = found;
   return at;
 }
 
@@ -104,32 +107,79 @@ uint8_t* LaunchMemory::WriteSlowly(uint64_t address, uint64_t bytes, Entry& entr
     return const_cast<uint8_t*>(entry.read) + into;
   }
   Entry found;
-  if (!Find(page, found) ||
-      (found.write == nullptr && found.written == nullptr && !Own(page, found))) {
+  const bool all_right = IsAllRight(page);
+  if (!Find(page, found) || (found.write == nullptr && found.written == nullptr &&
+                             !Own(page, found, tracks || !all_right))) {
     return nullptr;
   }
   bool page_is_tainted = false;
-  if (tracks) {
-    found.written->Set(into, into + bytes);
-    if (pages_.tracking_ == Tracking::kLooking) ReadsTaint(address, bytes, page_is_tainted);
-  }
+  if (found.written != nullptr) found.written->Set(into, into + bytes);
+  if (pages_.tracking_ == Tracking::kLooking) ReadsTaint(address, bytes, page_is_tainted);
+  uint8_t* const at = const_cast<uint8_t*>(found.read) + into;
+  if (!all_right && !IsRight(address, bytes, true, at)) return nullptr;
   // Such a page is found by Find each time, so that reads of it are looked at.
-  if (!page_is_tainted && !pages_.notes_reads_) entry = found;
-  return const_cast<uint8_t*>(found.read) + into;
+  if (!page_is_tainted && !pages_.notes_reads_ && all_right) entry = found;
+  return at;
+}
+
+bool LaunchMemory::IsAllRight(uint64_t page) {
+  if (pages_.check_ == nullptr) return true;
+  std::lock_guard lock(pages_.mutex_);
+  return pages_.check_->IsAllRight(page * kPage, kPage);
+}
+
+bool LaunchMemory::IsRight(uint64_t address, uint64_t bytes, bool writes, const uint8_t* at) {
+  std::lock_guard lock(pages_.mutex_);
+  AccessCheck& check = *pages_.check_;
+  Wrong wrong = check.Look(address, bytes);
+  if (wrong == Wrong::kNothing && !writes && check.IsUnwritten(address, bytes) &&
+      Reads(address, bytes, [&](uint64_t byte) { return check.IsUnwritten(byte, 1); })) {
+    wrong = Wrong::kUnwritten;
+  }
+  if (wrong == Wrong::kNothing) return true;
+  met_ = {.wrong = wrong, .writes = writes, .address = address, .bytes = bytes};
+  wrong_at_ = const_cast<uint8_t*>(at);
+  return false;
+}
+
+uint8_t* LaunchMemory::GoOn(const WrongAccess& place) {
+  constexpr size_t kMostWrong = 64;
+  uint8_t* const at = GoOn();
+  // What is read and written by one instruction is one access.
+  const bool is_again = met_.writes && !last_.writes && last_.wrong == met_.wrong &&
+                        last_.address == met_.address && last_.instruction == place.instruction;
+  met_.instruction = place.instruction;
+  met_.block = place.block;
+  met_.thread = place.thread;
+  last_ = met_;
+  if (is_again) return at;
+  const auto same = std::find_if(wrong_.begin(), wrong_.end(), [&](const WrongAccess& other) {
+    return other.wrong == met_.wrong && other.writes == met_.writes &&
+           other.instruction == met_.instruction;
+  });
+  if (same != wrong_.end()) {
+    ++same->count;
+  } else if (wrong_.size() < kMostWrong) {
+    wrong_.push_back(met_);
+  }
+  return at;
+}
+
+template <typename Marked>
+bool LaunchMemory::Reads(uint64_t address, uint64_t bytes, Marked is_marked) const {
+  const auto copy = copies_.find(address / kPage);
+  if (copy == copies_.end() || copy->second.bytes_written == nullptr) return true;
+  for (uint64_t at = address; at < address + bytes; ++at) {
+    if (!copy->second.bytes_written->Has(at % kPage) && is_marked(at)) return true;
+  }
+  return false;
 }
 
 bool LaunchMemory::ReadsTaint(uint64_t address, uint64_t bytes, bool& page_is_tainted) {
   std::lock_guard lock(pages_.mutex_);
   page_is_tainted = pages_.space_.IsTainted(address / kPage * kPage, kPage);
   if (!page_is_tainted || !pages_.space_.IsTainted(address, bytes)) return false;
-  const auto copy = copies_.find(address / kPage);
-  if (copy == copies_.end() || copy->second.bytes_written == nullptr) return true;
-  for (uint64_t at = address; at < address + bytes; ++at) {
-    if (!copy->second.bytes_written->Has(at % kPage) && pages_.space_.IsTainted(at, 1)) {
-      return true;
-    }
-  }
-  return false;
+  return Reads(address, bytes, [&](uint64_t byte) { return pages_.space_.IsTainted(byte, 1); });
 }
 
 bool LaunchMemory::Find(uint64_t page, Entry& entry) {
@@ -190,7 +240,7 @@ LaunchMemory::Copy* LaunchMemory::MakeCopy(uint64_t page) {
   return &copies_.emplace(page, std::move(copy)).first->second;
 }
 
-bool LaunchMemory::Own(uint64_t page, Entry& entry) {
+bool LaunchMemory::Own(uint64_t page, Entry& entry, bool notes_writes) {
   const auto found = copies_.find(page);
   Copy* copy;
   if (found != copies_.end()) {
@@ -202,7 +252,7 @@ bool LaunchMemory::Own(uint64_t page, Entry& entry) {
   if (copy == nullptr) return false;
   copy->written = true;
   order_.push_back(page);
-  if (pages_.tracking_ != Tracking::kNone) {
+  if (notes_writes) {
     copy->bytes_written = std::make_unique<Written>();
     entry = {page, copy->bytes.get(), nullptr, copy->bytes_written.get()};
   } else {

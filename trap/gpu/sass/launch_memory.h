@@ -12,12 +12,13 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/types/span.h"
+#include "trap/gpu/sass/access_check.h"
 #include "trap/gpu/sass/written_bytes.h"
 #include "uvm_model/address_space.h"
 
 namespace phantora::sass {
 
-// Whether a launch looks for tainted memory (uvm_model/taint.h), and knows each byte that it
+// Whether a launch looks for tainted memory (uvm_model/byte_set.h), and knows each byte that it
 // writes.
 enum class Tracking : uint8_t {
   kNone,     // no memory is tainted
@@ -52,14 +53,16 @@ class PagePool {
 class LaunchPages {
  public:
   // Copies take `most_bytes` of this machine's memory at most, in all parts together.
-  // `notes_reads`: parts know each byte that they read, too, and are slow.
+  // `notes_reads`: parts know each byte that they read, too, and are slow. With a `check` they look
+  // at accesses.
   LaunchPages(AddressSpace& space, PagePool& pool, uint64_t most_bytes, Tracking tracking,
-              bool notes_reads = false)
+              bool notes_reads = false, AccessCheck* check = nullptr)
       : space_(space),
         pool_(pool),
         left_(most_bytes),
         tracking_(tracking),
-        notes_reads_(notes_reads) {}
+        notes_reads_(notes_reads),
+        check_(check) {}
 
  private:
   friend class LaunchMemory;
@@ -69,6 +72,7 @@ class LaunchPages {
   uint64_t left_;
   const Tracking tracking_;
   const bool notes_reads_;
+  AccessCheck* const check_;
 };
 
 // Of one part. Parts do not see what others write.
@@ -84,7 +88,8 @@ class LaunchMemory {
   LaunchMemory& operator=(const LaunchMemory&) = delete;
 
   // `bytes` of one page. nullptr: they are not mapped, or (reading) tainted, which ends the launch
-  // (see met_taint), or (writing) there is no memory for a copy (see out_of_memory).
+  // (see met_taint), or (writing) there is no memory for a copy (see out_of_memory), or the access
+  // is wrong (see met_wrong).
   const uint8_t* Read(uint64_t address, uint64_t bytes) {
     const uint64_t page = address / kPage;
     Entry& entry = entries_[page % kEntries];
@@ -109,6 +114,14 @@ class LaunchMemory {
 
   bool out_of_memory() const { return out_of_memory_; }
   bool met_taint() const { return met_taint_; }
+  // The access that has given nullptr just now was wrong; goes on with it as hardware does, after
+  // its `place` (instruction, block, thread) was noted.
+  bool met_wrong() const { return wrong_at_ != nullptr; }
+  uint8_t* GoOn(const WrongAccess& place);
+  // The same, and nothing is noted.
+  uint8_t* GoOn() { return std::exchange(wrong_at_, nullptr); }
+  // What there was, in the order of first instances. Of a launch a few kinds are told apart.
+  const std::vector<WrongAccess>& wrong() const { return wrong_; }
   // With tracking: appends the ranges of bytes that were written, in order of addresses; one ends
   // where the next does not begin. False after `most`: there are more.
   bool WrittenRanges(size_t most, std::vector<std::pair<uint64_t, uint64_t>>& ranges) const;
@@ -137,14 +150,25 @@ class LaunchMemory {
   uint8_t* WriteSlowly(uint64_t address, uint64_t bytes, Entry& entry);
   // Whether a byte is tainted that this part has not written itself; and of the page, any at all.
   bool ReadsTaint(uint64_t address, uint64_t bytes, bool& page_is_tainted);
+  // False: each access to the page has to be looked at.
+  bool IsAllRight(uint64_t page);
+  // Whether this one is; if not, `at` is where GoOn leads.
+  bool IsRight(uint64_t address, uint64_t bytes, bool writes, const uint8_t* at);
+  // Of a page: whether a byte that this part has not written itself is one of which `is_marked`.
+  template <typename Marked>
+  bool Reads(uint64_t address, uint64_t bytes, Marked is_marked) const;
   bool Find(uint64_t page, Entry& entry);
-  bool Own(uint64_t page, Entry& entry);
+  // `notes_writes`: byte by byte.
+  bool Own(uint64_t page, Entry& entry, bool notes_writes);
   static uint64_t CommitTaint(absl::Span<LaunchMemory* const> parts);
   Copy* MakeCopy(uint64_t page);
   static AddressSpace::Fault CommitTogether(absl::Span<LaunchMemory* const> parts, uint64_t page);
 
   LaunchPages& pages_;
   bool out_of_memory_ = false, met_taint_ = false, too_many_reads_ = false;
+  WrongAccess met_, last_;
+  uint8_t* wrong_at_ = nullptr;
+  std::vector<WrongAccess> wrong_;
   absl::flat_hash_map<uint64_t, Copy> copies_;
   std::vector<uint64_t> order_;  // of the first writes
   absl::flat_hash_map<uint64_t, Written> reads_;

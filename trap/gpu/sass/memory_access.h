@@ -114,9 +114,15 @@ inline uint8_t* LocalAt(Warp& warp, int lane, uint32_t address, int bytes) {
   if (at == nullptr) warp.Fail(Stop::Reason::kOutOfRange, address);
   return at;
 }
-// `count` of them, one behind the other in one page.
+// Notes that lane `lane` (or, of several pieces, each lane) does what is wrong, and goes on with
+// it.
+uint8_t* AfterWrong(Warp& warp, bool writes, uint64_t address, int bytes, uint64_t count, int lane);
+
+// `count` of them, one behind the other in one page: a thread's, or of bytes of words one of each
+// thread.
 template <bool write>
-inline uint8_t* GlobalAt(Warp& warp, uint64_t address, int bytes, uint64_t count = 1) {
+inline uint8_t* GlobalAt(Warp& warp, uint64_t address, int bytes, uint64_t count = 1,
+                         int lane = 0) {
   if (address % static_cast<uint64_t>(bytes) != 0) {
     warp.Fail(Stop::Reason::kMisaligned, address);
     return nullptr;
@@ -126,6 +132,7 @@ inline uint8_t* GlobalAt(Warp& warp, uint64_t address, int bytes, uint64_t count
   uint8_t* const at =
       write ? memory.Write(address, all) : const_cast<uint8_t*>(memory.Read(address, all));
   if (__builtin_expect(at == nullptr, 0)) {
+    if (memory.met_wrong()) return AfterWrong(warp, write, address, bytes, count, lane);
     warp.Fail(memory.out_of_memory() ? Stop::Reason::kNoMemory
               : memory.met_taint()   ? Stop::Reason::kTainted
                                      : Stop::Reason::kUnmapped,
@@ -161,7 +168,7 @@ inline uint8_t* GenericAt(Warp& warp, int lane, uint64_t address, int bytes) {
     case Space::kLocal:
       return LocalAt(warp, lane, inside, bytes);
     default:
-      return GlobalAt<write>(warp, address, bytes);
+      return GlobalAt<write>(warp, address, bytes, 1, lane);
   }
 }
 

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <utility>
 
+#include "trap/gpu/sass/memory_access.h"
+
 namespace phantora::sass {
 namespace {
 
@@ -83,6 +85,26 @@ bool Warp::GrowLocal(uint32_t bytes) {
   local_ = std::move(larger);
   local_bytes_ = size;
   return true;
+}
+
+uint8_t* AfterWrong(Warp& warp, bool writes, uint64_t address, int bytes, uint64_t count,
+                    int lane) {
+  LaunchMemory& memory = *warp.launch->memory;
+  const Dims& block = warp.block->index;
+  WrongAccess place = {.instruction = warp.pc,
+                       .block = {block.x, block.y, block.z},
+                       .thread = warp.first_thread + static_cast<uint32_t>(lane)};
+  if (bytes == 1 || count == 1) return memory.GoOn(place);
+  // Which of the lanes it is.
+  uint8_t* const at = memory.GoOn();
+  const auto size = static_cast<uint64_t>(bytes);
+  for (uint64_t each = 0; each < count; ++each, ++place.thread) {
+    const uint64_t there = address + each * size;
+    const bool right =
+        writes ? memory.Write(there, size) != nullptr : memory.Read(there, size) != nullptr;
+    if (!right && memory.met_wrong()) memory.GoOn(place);
+  }
+  return at;
 }
 
 }  // namespace phantora::sass

@@ -1,4 +1,4 @@
-#include "uvm_model/taint.h"
+#include "uvm_model/byte_set.h"
 
 #include <random>
 #include <vector>
@@ -8,8 +8,8 @@
 namespace phantora {
 namespace {
 
-TEST(Taint, RangesMergeAndAreCut) {
-  Taint taint;
+TEST(ByteSet, RangesMergeAndAreCut) {
+  ByteSet taint;
   EXPECT_FALSE(taint.Any(0, 100));
   taint.Add(10, 10);
   taint.Add(20, 10);
@@ -25,8 +25,8 @@ TEST(Taint, RangesMergeAndAreCut) {
   EXPECT_TRUE(taint.Any(0, 11));
 }
 
-TEST(Taint, CopiesWhatIsTaintedAndWhatIsNot) {
-  Taint from, to;
+TEST(ByteSet, CopiesWhatIsTaintedAndWhatIsNot) {
+  ByteSet from, to;
   from.Add(0, 8);
   from.Add(16, 8);
   to.Add(100, 100);
@@ -41,10 +41,10 @@ TEST(Taint, CopiesWhatIsTaintedAndWhatIsNot) {
   EXPECT_FALSE(from.Any(40, 8));
 }
 
-TEST(Taint, IsWhatASetOfBytesIs) {
+TEST(ByteSet, IsWhatASetOfBytesIs) {
   constexpr uint64_t kBytes = 300;
   std::mt19937 random(1);
-  Taint taint;
+  ByteSet taint;
   std::vector<bool> bytes(kBytes);
   for (int i = 0; i < 20'000; ++i) {
     const uint64_t begin = random() % kBytes, length = random() % (kBytes - begin + 1);
@@ -72,10 +72,10 @@ TEST(Taint, IsWhatASetOfBytesIs) {
   }
 }
 
-TEST(Taint, TooManyRangesBecomeCoarserAndForgetNothing) {
-  Taint taint;
+TEST(ByteSet, TooManyRangesBecomeCoarserAndForgetNothing) {
+  ByteSet taint;
   for (uint64_t i = 0; i < 100'000; ++i) taint.Add(i * 32, 1);
-  EXPECT_LE(taint.ranges(), Taint::kMostRanges);
+  EXPECT_LE(taint.ranges(), ByteSet::kMostRanges);
   for (uint64_t i = 0; i < 100'000; ++i) ASSERT_TRUE(taint.Any(i * 32, 1));
   taint.Remove(1, 30);  // less than its grain
   EXPECT_TRUE(taint.Any(0, 1));

@@ -1,4 +1,4 @@
-#include "uvm_model/taint.h"
+#include "uvm_model/byte_set.h"
 
 #include <algorithm>
 #include <iterator>
@@ -7,7 +7,7 @@
 
 namespace phantora {
 
-void Taint::Add(uint64_t offset, uint64_t length) {
+void ByteSet::Add(uint64_t offset, uint64_t length) {
   if (length == 0) return;
   uint64_t begin = offset / grain_ * grain_;
   uint64_t end = (offset + length + grain_ - 1) / grain_ * grain_;
@@ -22,10 +22,10 @@ void Taint::Add(uint64_t offset, uint64_t length) {
     it = ranges_.erase(it);
   }
   ranges_.emplace(begin, end);
-  while (ranges_.size() > kMostRanges) Coarsen();
+  Bound();
 }
 
-void Taint::Remove(uint64_t offset, uint64_t length) {
+void ByteSet::Remove(uint64_t offset, uint64_t length) {
   const uint64_t begin = (offset + grain_ - 1) / grain_ * grain_;
   const uint64_t end = (offset + length) / grain_ * grain_;
   if (ranges_.empty() || begin >= end) return;
@@ -38,20 +38,20 @@ void Taint::Remove(uint64_t offset, uint64_t length) {
     if (last > end) ranges_.emplace(end, last);
   }
   if (ranges_.empty()) grain_ = 1;
-  while (ranges_.size() > kMostRanges) Coarsen();
+  Bound();
 }
 
-bool Taint::Any(uint64_t offset, uint64_t length) const {
+bool ByteSet::Any(uint64_t offset, uint64_t length) const {
   const auto it = ranges_.lower_bound(offset + length);
   return length > 0 && it != ranges_.begin() && std::prev(it)->second > offset;
 }
 
-bool Taint::All(uint64_t offset, uint64_t length) const {
+bool ByteSet::All(uint64_t offset, uint64_t length) const {
   const auto it = ranges_.upper_bound(offset);
   return length == 0 || (it != ranges_.begin() && std::prev(it)->second >= offset + length);
 }
 
-void Taint::Copy(uint64_t offset, const Taint* from, uint64_t from_offset, uint64_t length) {
+void ByteSet::Copy(uint64_t offset, const ByteSet* from, uint64_t from_offset, uint64_t length) {
   std::vector<std::pair<uint64_t, uint64_t>> copied;  // `from` may be this
   if (from != nullptr) {
     const uint64_t from_end = from_offset + length;
@@ -67,7 +67,13 @@ void Taint::Copy(uint64_t offset, const Taint* from, uint64_t from_offset, uint6
   for (const auto& [begin, end] : copied) Add(begin - from_offset + offset, end - begin);
 }
 
-void Taint::Coarsen() {
+void ByteSet::Bound() {
+  if (ranges_.size() <= kMostRanges) return;
+  if (beyond_ == Beyond::kForgotten) return ranges_.clear();
+  while (ranges_.size() > kMostRanges) Coarsen();
+}
+
+void ByteSet::Coarsen() {
   grain_ *= 16;
   std::map<uint64_t, uint64_t> ranges = std::exchange(ranges_, {});
   // In order, so that each only meets the one before it.

@@ -114,9 +114,10 @@ inline uint8_t* LocalAt(Warp& warp, int lane, uint32_t address, int bytes) {
   if (at == nullptr) warp.Fail(Stop::Reason::kOutOfRange, address);
   return at;
 }
-// Notes that lane `lane` (or, of several pieces, each lane) does what is wrong, and goes on with
-// it.
-uint8_t* AfterWrong(Warp& warp, bool writes, uint64_t address, int bytes, uint64_t count, int lane);
+// Of an access for which there is nothing: the warp fails; or, if it is only wrong (AccessCheck),
+// that is noted of lane `lane` (of several pieces: of each lane), and it goes on.
+__attribute__((noinline, cold)) uint8_t* NoAccess(Warp& warp, bool writes, uint64_t address,
+                                                  int bytes, uint64_t count, int lane);
 
 // `count` of them, one behind the other in one page: a thread's, or of bytes of words one of each
 // thread.
@@ -132,11 +133,7 @@ inline uint8_t* GlobalAt(Warp& warp, uint64_t address, int bytes, uint64_t count
   uint8_t* const at =
       write ? memory.Write(address, all) : const_cast<uint8_t*>(memory.Read(address, all));
   if (__builtin_expect(at == nullptr, 0)) {
-    if (memory.met_wrong()) return AfterWrong(warp, write, address, bytes, count, lane);
-    warp.Fail(memory.out_of_memory() ? Stop::Reason::kNoMemory
-              : memory.met_taint()   ? Stop::Reason::kTainted
-                                     : Stop::Reason::kUnmapped,
-              address);
+    return NoAccess(warp, write, address, bytes, count, lane);
   }
   return at;
 }

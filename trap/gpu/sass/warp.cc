@@ -87,9 +87,15 @@ bool Warp::GrowLocal(uint32_t bytes) {
   return true;
 }
 
-uint8_t* AfterWrong(Warp& warp, bool writes, uint64_t address, int bytes, uint64_t count,
-                    int lane) {
+uint8_t* NoAccess(Warp& warp, bool writes, uint64_t address, int bytes, uint64_t count, int lane) {
   LaunchMemory& memory = *warp.launch->memory;
+  if (!memory.met_wrong()) {
+    warp.Fail(memory.out_of_memory() ? Stop::Reason::kNoMemory
+              : memory.met_taint()   ? Stop::Reason::kTainted
+                                     : Stop::Reason::kUnmapped,
+              address);
+    return nullptr;
+  }
   const Dims& block = warp.block->index;
   WrongAccess place = {.instruction = warp.pc,
                        .block = {block.x, block.y, block.z},

@@ -20,7 +20,8 @@ set -euo pipefail
 
 readonly system_packages=(
   bazel-bootstrap g++ pkg-config
-  libabsl-dev libcli11-dev liblz4-dev libseccomp-dev libtomlplusplus-dev libyaml-cpp-dev libzstd-dev nlohmann-json3-dev
+  libabsl-dev libcli11-dev liblz4-dev libprotobuf-dev libseccomp-dev libtomlplusplus-dev libyaml-cpp-dev libzstd-dev
+  nlohmann-json3-dev protobuf-compiler
   libgtest-dev libgmock-dev libbenchmark-dev
   python3 python3-dev python3-venv
   ca-certificates debian-archive-keyring xz-utils

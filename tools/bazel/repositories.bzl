@@ -31,11 +31,12 @@ def phantora_repositories():
     )
     pkg_config_repository(
         name = "system",
-        hint = "libcli11-dev liblz4-dev libseccomp-dev libtomlplusplus-dev libyaml-cpp-dev libzstd-dev nlohmann-json3-dev",
+        hint = "libcli11-dev liblz4-dev libprotobuf-dev libseccomp-dev libtomlplusplus-dev libyaml-cpp-dev libzstd-dev nlohmann-json3-dev",
         libs = {
             ":cli11": ["CLI11"],
             ":lz4": ["liblz4"],
             ":nlohmann_json": ["nlohmann_json"],
+            ":protobuf": ["protobuf"],
             ":seccomp": ["libseccomp"],
             ":tomlplusplus": ["tomlplusplus"],
             ":yaml_cpp": ["yaml-cpp"],

@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "fabric/cluster/cluster.h"
+#include "tools/replay/chakra_trace.h"
 #include "tools/replay/rank_axes.h"
 #include "tools/replay/replayed_trace.h"
 #include "tools/replay/scaled_ranks.h"
@@ -28,7 +29,7 @@ namespace phantora {
 namespace {
 
 struct Options {
-  std::string file, second, axes, json, trace;
+  std::string file, second, axes, json, trace, chakra;
   std::vector<std::string> clusters, scale, stragglers;
   size_t operations = 0;
   int gpus = 0;  // ranks of a host; 0: as recorded
@@ -246,6 +247,7 @@ int Run(Options options) {
       "| cluster | GPUs | step ms | speed per GPU | NCCL ms | exposed ms | exposed part | memory "
       "MiB |\n|---|---|---|---|---|---|---|---|\n";
   if (!options.trace.empty() && clusters.size() > 1) return Fail("--trace is of one cluster");
+  if (!options.chakra.empty() && clusters.size() > 1) return Fail("--chakra is of one cluster");
   std::printf("\n%s", heading);
   double first = 0;
   for (const std::string& name : clusters) {
@@ -280,6 +282,10 @@ int Run(Options options) {
     if (!options.trace.empty()) {
       const auto written = WriteReplayedTrace(replayed, *scaled, *step, options.trace);
       if (!written.ok()) return Fail(std::string(written.message()));
+    }
+    if (!options.chakra.empty()) {
+      const auto written = WriteChakraTraces(replayed, *periods, *scaled, options.chakra);
+      if (!written.ok()) return Fail("--chakra", written);
     }
     if (options.roles) {
       TellRoles(*step, *scaled);
@@ -338,6 +344,9 @@ int main(int argc, char** argv) {
   app.add_option("--trace", options.trace,
                  "write a timeline of the first rank of each role to this file, for "
                  "ui.perfetto.dev");
+  app.add_option("--chakra", options.chakra,
+                 "write the last step of each rank to this folder, as Chakra execution traces for "
+                 "ASTRA-sim and the like");
   app.add_option("--show", options.replay.shown, "ranks that --trace has as well, as 0,17")
       ->delimiter(',')
       ->needs("--trace");

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """--check memory finds what programs do wrong with GPU memory, where it is, and nothing else.
 
-usage: memory_check_test.py PHANTORA_RUN MISTAKES PYTORCH_PROGRAM
+usage: memory_check_test.py PHANTORA_RUN MISTAKES PYTORCH_PROGRAM STREAMS_EVENTS GRAPHS_EXPLICIT
 """
 
 import os
@@ -11,7 +11,7 @@ import subprocess
 import sys
 import unittest
 
-PHANTORA_RUN, MISTAKES, PYTORCH = sys.argv[1:4]
+PHANTORA_RUN, MISTAKES, PYTORCH, STREAMS_EVENTS, GRAPHS_EXPLICIT = sys.argv[1:6]
 VENV = pathlib.Path(os.environ.get("PHANTORA_CACHE") or pathlib.Path.home() / ".cache/phantora", "venv")
 FOUND = 73
 
@@ -43,7 +43,11 @@ MISTAKES_FOUND = {
 
 
 def run(*words, options=()):
-    command = [PHANTORA_RUN, "--no-status", "--check", "memory", *options, "--", VENV / "bin/python", *words]
+    return run_program(VENV / "bin/python", *words, options=options)
+
+
+def run_program(*words, options=()):
+    command = [PHANTORA_RUN, "--no-status", "--check", "memory", *options, "--", *words]
     return subprocess.run(command, text=True, capture_output=True, check=False, timeout=200)
 
 
@@ -93,6 +97,17 @@ class MemoryCheckTest(unittest.TestCase):
         self.assertRegex(result.stderr, r"kernel beyond reads 4 bytes at 0x\w+, directly behind the end of an allocation "
                                         r"of 4,000 bytes at 0x\w+ \(.*memory_check_pytorch.py:\d+ in beyond")
         self.assertRegex(result.stderr, "check memory: 1 error ")
+        self.assertEqual(result.returncode, FOUND, result.stderr)
+
+    def test_programs_that_are_linked_with_libcuda(self):
+        """Copies, graphs and streams that are right, but that the first of many copies reads what nobody has written."""
+        result = run_program(GRAPHS_EXPLICIT)
+        self.assertRegex(result.stderr, r"check memory: 0 errors in \d{4} kernels")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        result = run_program(STREAMS_EVENTS)
+        self.assertRegex(result.stderr, r"a copy reads 4 bytes at 0x\w+ that nobody has written, 0 bytes into an allocation of "
+                                        r"4 bytes at 0x\w+ \(tracees/streams_events\+0x")
+        self.assertRegex(result.stderr, "check memory: 1 error in")
         self.assertEqual(result.returncode, FOUND, result.stderr)
 
     def test_what_is_not_executed_is_said(self):

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "clock/virtual_time.h"
 #include "fabric/collectives/nccl_cost.h"
 #include "fabric/library/wire.h"
 
@@ -15,6 +16,9 @@ namespace phantora {
 struct NcclGiven {
   NcclAlgorithm algorithm = NcclAlgorithm::kRing;
   NcclProtocol protocol = NcclProtocol::kSimple;
+  // If it is no operation of NCCL's: what it takes from when its last rank comes, whatever else is
+  // on the links.
+  VirtualSpan takes = {};
   auto operator<=>(const NcclGiven&) const = default;
 };
 

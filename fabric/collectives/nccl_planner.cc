@@ -112,7 +112,12 @@ std::shared_ptr<const TransferPlan> NcclPlanner::Collective(const Communicator& 
   Known& known = Of(communicator);
   if (known.collectives.size() > kMostPlans) known.collectives.clear();
   auto [it, made] = known.collectives.try_emplace(work);
-  if (made || (now && it->second->adaptive)) {
+  if (made && work.given && work.given->takes > VirtualSpan()) {
+    auto plan = std::make_shared<TransferPlan>();
+    plan->name = "not NCCL's";
+    plan->latency = work.given->takes;
+    it->second = std::move(plan);
+  } else if (made || (now && it->second->adaptive)) {
     const NcclCollective collective = CollectiveOf(work.operation);
     NcclLimits limits = known.limits;
     if (work.given) {

@@ -46,7 +46,8 @@ NcclRuntime::NcclRuntime(const Options& options)
               .events = options.events,
               .failed = options.failed,
               .ended = options.ended}),
-      natives_(&world_) {
+      natives_(&world_),
+      engines_(&world_) {
   if (options.native) libraries_.emplace(options.native->architecture);
   for (const nccl::MarkerCubin& cubin : nccl::MarkerCubins()) {
     std::vector<CubinKernel> kernels;
@@ -70,14 +71,16 @@ void NcclRuntime::ProcessDied(pid_t process) {
   world_.ProcessDied(static_cast<uint64_t>(process));
   std::erase_if(parts_, [process](const auto& part) { return part.first.first == process; });
   natives_.ProcessDied(process);
+  engines_.ProcessDied(process);
   if (libraries_) libraries_->ProcessDied(process);
 }
 
 std::string NcclRuntime::DescribeWaiting(VirtualTime since) const {
-  return world_.DescribeWaiting(since) + natives_.DescribeWaiting();
+  return world_.DescribeWaiting(since) + natives_.DescribeWaiting() + engines_.DescribeWaiting();
 }
 
 NcclEndpoint* NcclRuntime::EndpointOf(const Launch& launch) {
+  if ((launch.native & EngineGroups::kBit) != 0) return engines_.Find(launch.native);
   return launch.native != 0
              ? natives_.Find(launch.native)
              : world_.communicators().Find(static_cast<uint64_t>(launch.process), launch.handle);
@@ -149,7 +152,7 @@ SharedWork::Prepared NcclRuntime::Prepare(pid_t process, const std::shared_ptr<G
 }
 
 bool NcclRuntime::Knows(const std::string& symbol) const {
-  return libraries_ && IsNcclKernel(symbol);
+  return libraries_ && (IsNcclKernel(symbol) || IsEngineReduce(symbol));
 }
 
 SharedWork::Prepared NcclRuntime::CannotFollow(pid_t process, const std::string& symbol,
@@ -166,10 +169,50 @@ SharedWork::Prepared NcclRuntime::CannotFollow(pid_t process, const std::string&
   return {.error = "an NCCL launch that cannot be followed"};
 }
 
+SharedWork::Prepared NcclRuntime::PrepareEngine(pid_t process, int gpu,
+                                                const std::shared_ptr<GpuContext>& context,
+                                                const std::string& symbol,
+                                                absl::Span<const uint8_t> parameters,
+                                                VirtualSpan takes, double sms) {
+  std::string why = "its GPU is not known";
+  const auto place = options_.native->place(process, gpu);
+  AddressSpace& memory = context->memory;
+  const auto decoded =
+      DecodeEngineReduce(symbol, parameters, [&memory](uint64_t address, void* to, uint64_t bytes) {
+        return !memory.Read(address, to, bytes);
+      });
+  if (!decoded.ok()) why = std::string(decoded.status().message());
+  uint64_t number = 0;
+  if (place && decoded.ok()) number = engines_.Of({process, *place, context}, *decoded, why);
+  if (number == 0) {
+    options_.unknowns->Count("all-reduce of an engine's own that cannot be followed",
+                             static_cast<uint64_t>(process),
+                             absl::StrCat("it waits for nobody: ", symbol, ": ", why));
+    return {.alone = true};
+  }
+  StartWaiting();
+  Launch launch;
+  launch.entries = {decoded->entry};
+  // At least as long as anything takes: 0 would be NCCL's to say.
+  launch.given = {{.takes = std::max(takes, VirtualSpan::Picoseconds(1))}};
+  launch.process = process;
+  launch.native = number;
+  launch.sequence = engines_.CountCall(number);
+  launch.context = context;
+  launch.name = nullptr;  // the kernel's
+  const uint64_t id = next_++;
+  launches_[id] = std::move(launch);
+  return {.id = id, .sms = sms};
+}
+
 SharedWork::Prepared NcclRuntime::PrepareKnown(pid_t process, int gpu,
                                                const std::shared_ptr<GpuContext>& context,
                                                const std::string& symbol,
-                                               absl::Span<const uint8_t> parameters) {
+                                               absl::Span<const uint8_t> parameters,
+                                               VirtualSpan takes, double sms) {
+  if (IsEngineReduce(symbol)) {
+    return PrepareEngine(process, gpu, context, symbol, parameters, takes, sms);
+  }
   std::string why;
   const auto place = options_.native->place(process, gpu);
   if (!place) return CannotFollow(process, symbol, "its GPU is not known");
@@ -239,7 +282,9 @@ void NcclRuntime::StartIfReady(Launch& launch) {
 }
 
 void NcclRuntime::StartWaiting() {
-  const std::vector<uint64_t> made = natives_.TakeMade();
+  std::vector<uint64_t> made = natives_.TakeMade();
+  const std::vector<uint64_t> of_engines = engines_.TakeMade();
+  made.insert(made.end(), of_engines.begin(), of_engines.end());
   if (made.empty()) return;
   std::vector<uint64_t> waiting;
   for (const auto& [id, launch] : launches_) {
@@ -255,7 +300,9 @@ void NcclRuntime::StartWaiting() {
 VirtualTime NcclRuntime::EndOf(uint64_t id) const {
   const Launch& launch = launches_.at(id);
   if (launch.ticket == 0) {
-    return natives_.Awaits(launch.native) ? VirtualTime::Infinity() : VirtualTime();
+    const bool is_engine = (launch.native & EngineGroups::kBit) != 0;
+    const bool awaits = is_engine ? engines_.Awaits(launch.native) : natives_.Awaits(launch.native);
+    return awaits ? VirtualTime::Infinity() : VirtualTime();
   }
   const VirtualTime end = world_.EndOf(launch.ticket);
   return options_.timed || end == VirtualTime::Infinity() ? end : VirtualTime();

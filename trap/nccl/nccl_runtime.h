@@ -17,6 +17,7 @@
 #include "absl/types/span.h"
 #include "fabric/collectives/nccl_world.h"
 #include "trap/gpu/timeline/shared_work.h"
+#include "trap/nccl/engine_reduce.h"
 #include "trap/nccl/native_communicators.h"
 #include "trap/nccl/native_library.h"
 #include "trap/nccl/payload.h"
@@ -70,8 +71,10 @@ class NcclRuntime : public SharedWork {
   Prepared Prepare(pid_t process, const std::shared_ptr<GpuContext>& context,
                    absl::Span<const uint8_t> parameters) override;
   bool Knows(const std::string& symbol) const override;
+  bool IsPriced(const std::string& symbol) const override { return IsEngineReduce(symbol); }
   Prepared PrepareKnown(pid_t process, int gpu, const std::shared_ptr<GpuContext>& context,
-                        const std::string& symbol, absl::Span<const uint8_t> parameters) override;
+                        const std::string& symbol, absl::Span<const uint8_t> parameters,
+                        VirtualSpan takes, double sms) override;
   void Start(uint64_t id, VirtualTime now) override;
   VirtualTime EndOf(uint64_t id) const override;
   const char* NameOf(uint64_t id) const override;
@@ -90,8 +93,8 @@ class NcclRuntime : public SharedWork {
     std::shared_ptr<GpuContext> context;
     const char* name = "";
     NcclTicket ticket = 0;  // when it has started
-    // Of the program's own NCCL: the communicator's number, instead of a handle; it may be made
-    // when the launch has started already.
+    // Of the program's own NCCL, or of an engine: the communicator's number, instead of a handle;
+    // it may be made when the launch has started already.
     uint64_t native = 0;
     std::vector<NcclGiven> given;
     std::optional<VirtualTime> started;
@@ -101,6 +104,10 @@ class NcclRuntime : public SharedWork {
   void StartIfReady(Launch& launch);
   // Launches of communicators that have been made since they started.
   void StartWaiting();
+  // An all-reduce of an engine's own.
+  Prepared PrepareEngine(pid_t process, int gpu, const std::shared_ptr<GpuContext>& context,
+                         const std::string& symbol, absl::Span<const uint8_t> parameters,
+                         VirtualSpan takes, double sms);
   // A launch of the program's own NCCL cannot be followed: the run ends.
   Prepared CannotFollow(pid_t process, const std::string& symbol, const std::string& why);
 
@@ -112,6 +119,7 @@ class NcclRuntime : public SharedWork {
   uint64_t next_ = 1;
   std::optional<NativeLibraries> libraries_;
   NativeCommunicators natives_;
+  EngineGroups engines_;
   // Entries of launches with more to come.
   std::map<std::pair<pid_t, nccl::Handle>, std::vector<nccl::Entry>> parts_;
 };

@@ -102,9 +102,12 @@ Progress QmdQueue::StartKernel(ExecutionContext& context, uint64_t address, Runn
   if (Progress progress = StartInternal(context, running); progress != Progress::kDone) {
     return progress;
   }
-  if (running.is_shared) return StartShared(context, running, need);
+  if (running.is_shared) {
+    const Progress progress = StartShared(context, running, need);
+    if (progress != Progress::kDone || running.is_shared) return progress;
+  }
   // Priced by what it finds in memory, before it changes that.
-  PriceKernel(context, running);
+  if (!running.is_priced) PriceKernel(context, running);
   if (running.known != nullptr) {
     if (Progress progress = Execute(context, running); progress != Progress::kDone) return progress;
   } else if (running.internal == nullptr && context.services.execution != nullptr) {
@@ -157,6 +160,7 @@ void QmdQueue::PriceKernel(ExecutionContext& context, Running& running) {
     if (context.services.missing != nullptr) bytes = std::max(bytes, known.parameter_bytes);
     parameters = ParametersOf(context, qmd, bytes);
   }
+  running.is_priced = true;
   const MemoryOfLaunch memory(context.memory());
   const KernelLaunch launch = {&qmd, running.known.get(), parameters, running.moved_bytes, &memory};
   running.price = context.services.pricer->Kernel(launch);
@@ -189,10 +193,18 @@ Progress QmdQueue::StartShared(ExecutionContext& context, Running& running,
   SharedWork& shared = *context.services.shared;
   const Qmd& qmd = running.qmd;
   SharedWork::Prepared prepared;
+  const bool priced = running.known != nullptr && shared.IsPriced(running.known->symbol);
   if (running.known != nullptr) {
     const auto parameters = ParametersOf(context, qmd, running.known->parameter_bytes);
+    if (priced) PriceKernel(context, running);
     prepared = shared.PrepareKnown(context.process, context.gpu, context.gpu_context,
-                                   running.known->symbol, parameters);
+                                   running.known->symbol, parameters, running.price.time,
+                                   static_cast<double>(DemandOf(context.sm_limits, qmd)) /
+                                       EngineShare::kWhole * context.sm_limits.sms);
+    if (prepared.alone) {
+      running.is_shared = false;
+      return Progress::kDone;
+    }
   } else {
     std::vector<uint8_t> parameters(shared.ParameterBytes(running.fingerprint));
     if (auto fault = context.memory().Read(qmd.constants[0].address + qmd.parameter_offset(),
@@ -204,7 +216,7 @@ Progress QmdQueue::StartShared(ExecutionContext& context, Running& running,
   if (prepared.error != nullptr) return context.Fail(kGrClassError, qmd.program, prepared.error);
   if (prepared.id == 0) return Progress::kDone;
   running.shared.emplace(&shared, prepared.id);
-  running.price.source = PriceSource::kModelled;
+  if (!priced) running.price.source = PriceSource::kModelled;
   need = NeedWithoutEnd(prepared.sms, context.sm_limits.sms, prepared.memory_share, qmd.group);
   return Progress::kDone;
 }

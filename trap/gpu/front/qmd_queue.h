@@ -65,6 +65,7 @@ class QmdQueue {
     bool is_cooperative = false;
     std::optional<double> moved_bytes;  // by libcuda's own kernel
     Price price;
+    bool is_priced = false;
     std::vector<ForkAction> forks;  // due when it completes
     std::optional<EngineWork> work;
     uint64_t order = 0;      // see OrderObserver

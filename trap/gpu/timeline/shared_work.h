@@ -32,6 +32,7 @@ class SharedWork {
     double sms = 0;               // that it keeps busy, when it runs
     double memory_share = 0;      // of the memory's bandwidth, 0 to 1
     const char* error = nullptr;  // the launch makes no sense
+    bool alone = false;           // it is none: an ordinary kernel
   };
   // A launch has come to its turn in its channel. `context` is where its addresses mean something.
   virtual Prepared Prepare(pid_t process, const std::shared_ptr<GpuContext>& context,
@@ -41,17 +42,25 @@ class SharedWork {
     static_cast<void>(symbol);
     return false;
   }
+  // Does it take what its price says, from when all have come to it?
+  virtual bool IsPriced(const std::string& symbol) const {
+    static_cast<void>(symbol);
+    return false;
+  }
+  // `takes`, `sms`: of one that is priced.
   virtual Prepared PrepareKnown(pid_t process, int gpu, const std::shared_ptr<GpuContext>& context,
-                                const std::string& symbol, absl::Span<const uint8_t> parameters) {
+                                const std::string& symbol, absl::Span<const uint8_t> parameters,
+                                VirtualSpan takes, double sms) {
     static_cast<void>(process), static_cast<void>(gpu), static_cast<void>(context);
     static_cast<void>(symbol), static_cast<void>(parameters);
+    static_cast<void>(takes), static_cast<void>(sms);
     return {};
   }
   // It has got its SMs.
   virtual void Start(uint64_t id, VirtualTime now) = 0;
   // Infinity while that is not known.
   virtual VirtualTime EndOf(uint64_t id) const = 0;
-  // What it was, for reports; valid until Forget().
+  // What it was, for reports; valid until Forget(). nullptr: what the kernel is called.
   virtual const char* NameOf(uint64_t id) const = 0;
   // It is over, or given up.
   virtual void Forget(uint64_t id) = 0;

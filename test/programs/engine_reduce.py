@@ -92,6 +92,8 @@ def main():
         sys.exit("vLLM does not use its own all-reduce here")
     wrong = check(reduce, rank, ranks) + graph(reduce, rank, ranks) + wait(reduce, rank, ranks)
     dist.barrier()
+    if rank == 0 and not wrong:
+        print(f"RESULT sums of {ranks} ranks are right, and nobody is over before the last has come")
     sys.exit(1 if wrong else 0)
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Does vLLM on an emulated GPU choose the tokens that Hugging Face's generate chooses on the processor?
 
-    phantora-run --execute all -- python test/programs/greedy.py [--dtype float16] [--tokens 16]
+    phantora-run --execute all -- python test/programs/greedy.py [--dtype float16] [--tokens 16] [--gpus 2]
 
 Makes a Qwen3 of two layers with random weights, saves it, and lets both answer some prompts greedily. Needs an
 environment with vLLM and transformers (tools/setup.sh framework vllm-0.12.0). Where the two disagree, says how far
@@ -34,6 +34,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--dtype", default="float16")
     parser.add_argument("--tokens", type=int, default=16)
+    parser.add_argument("--gpus", type=int, default=1, help="tensor parallel")
     options = parser.parse_args()
     import torch  # pylint: disable=import-outside-toplevel
     import transformers  # pylint: disable=import-outside-toplevel
@@ -51,7 +52,7 @@ def main():
             expected.append(out.sequences[0, LENGTH:].tolist())
             gaps.append([(lambda top: (top[0] - top[1]).item())(logits[0].float().topk(2).values) for logits in out.logits])
         llm = LLM(folder, dtype=options.dtype, max_model_len=128, enforce_eager=True, gpu_memory_utilization=0.1,
-                  max_num_seqs=PROMPTS, skip_tokenizer_init=True)
+                  max_num_seqs=PROMPTS, skip_tokenizer_init=True, tensor_parallel_size=options.gpus)
         answers = llm.generate([{"prompt_token_ids": prompt} for prompt in prompts],
                                SamplingParams(max_tokens=options.tokens, ignore_eos=True, temperature=0,
                                               detokenize=False))

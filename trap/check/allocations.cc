@@ -70,9 +70,12 @@ bool Allocations::BeginFree(uint64_t address) {
   return true;
 }
 
-void Allocations::Freed(uint64_t address) {
+uint64_t Allocations::Freed(uint64_t address) {
   const auto found = entries_.find(address);
-  if (found != entries_.end() && found->second.state == State::kBeingFreed) Remove(found, true);
+  if (found == entries_.end() || found->second.state != State::kBeingFreed) return 0;
+  const uint64_t bytes = found->second.allocation.bytes;
+  Remove(found, true);
+  return bytes;
 }
 
 void Allocations::Keep(uint64_t address) {

@@ -36,7 +36,8 @@ class Allocations {
   // That what begins at `address` is being given back, until Freed() or Keep(). What has been
   // allocated there meanwhile stays. False: nothing begins there.
   bool BeginFree(uint64_t address);
-  void Freed(uint64_t address);
+  // How many bytes that were; 0: nothing there was being given back.
+  uint64_t Freed(uint64_t address);
   void Keep(uint64_t address);
   // What begins there is the program's no longer, but what was launched before may use it.
   bool FreeInOrder(uint64_t address);

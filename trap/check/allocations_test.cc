@@ -34,7 +34,7 @@ TEST(Allocations, FreedMemoryIsKnownUntilSomebodyElseHasIt) {
   EXPECT_TRUE(allocations.BeginFree(kBase));
   // What runs on the GPU may still use it.
   EXPECT_EQ(allocations.Look(kBase, 4).relation, Relation::kInside);
-  allocations.Freed(kBase);
+  EXPECT_EQ(allocations.Freed(kBase), 100u);
   const auto freed = allocations.Look(kBase + 96, 4);
   EXPECT_EQ(freed.relation, Relation::kFreed);
   EXPECT_EQ(freed.allocation->where, "first");
@@ -54,7 +54,7 @@ TEST(Allocations, WhoIsToldLateOfAFreeKeepsWhatIsThereNow) {
   ASSERT_TRUE(allocations.Add({.begin = kBase, .bytes = 100, .where = "first"}));
   EXPECT_TRUE(allocations.BeginFree(kBase));
   ASSERT_TRUE(allocations.Add({.begin = kBase, .bytes = 200, .where = "second"}));
-  allocations.Freed(kBase);
+  EXPECT_EQ(allocations.Freed(kBase), 0u);
   EXPECT_EQ(allocations.Look(kBase, 200).relation, Relation::kInside);
   ASSERT_EQ(allocations.NotFreed().size(), 1u);
   EXPECT_EQ(allocations.NotFreed()[0]->where, "second");

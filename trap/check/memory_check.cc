@@ -112,13 +112,11 @@ int MemoryCheck::Freed(pid_t process, const check::Freed& freed) {
       return 0;
     case check::Freeing::kIsDone:
       // What it has not written is nobody's concern any more. (Mostly it is not mapped any more.)
-      if (const auto place = allocations.Look(freed.address, 1);
-          place.relation == Relation::kInside) {
+      if (const uint64_t bytes = allocations.Freed(freed.address); bytes > 0) {
         options_.each_space(process, [&](AddressSpace& memory) {
-          memory.SetUnwritten(place.allocation->begin, place.allocation->bytes, false);
+          memory.SetUnwritten(freed.address, bytes, false);
         });
       }
-      allocations.Freed(freed.address);
       return 0;
     case check::Freeing::kFailed:
       break;

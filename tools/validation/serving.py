@@ -22,6 +22,7 @@ from validation.tables import percent, table
 
 SETTLED = 0.01
 ROUNDS = 20
+GPUS_OF_HOST = 8
 COLUMNS = ("campaign", "isl", "osl", "concurrency", "tp", "ttft_ms", "tpot_ms", "rounds", "preemptions", "busy",
            "network", "measured", "estimated", "bar", "real_s", "version")
 
@@ -49,6 +50,7 @@ class Campaign:
     source: str
     model: str  # a folder of examples/models
     gpu: str
+    host: str  # a cluster, whose hosts have such GPUs
     environment: str  # a folder of the cache's frameworks
     server: list  # words, with {model}, {isl}, {osl}, {concurrency} and {tp}
     points: list
@@ -76,8 +78,11 @@ def command(campaign, point, root, built, cache, out):
              "concurrency": point.concurrency, "tp": point.tp, "tokens": point.concurrency + point.isl + 1500,
              "length": point.isl + point.osl + 1500}
     bin_folder = cache / "frameworks" / campaign.environment / "bin"
-    return [str(built / "tools/phantora-run"), "--no-status", "--gpu", campaign.gpu, "--gpus", str(point.tp),
-            "--execute", "off", "--report", str(out / "report"), "--",
+    # vLLM looks whether the host has memory for each of its GPUs, which only a host of their kind has for all.
+    machine = ["--cluster", f"{campaign.host}:1", "--start", "once"] if point.tp == GPUS_OF_HOST else [
+        "--gpu", campaign.gpu, "--gpus", str(point.tp)]
+    return [str(built / "tools/phantora-run"), "--no-status", *machine, "--execute", "off",
+            "--report", str(out / "report"), "--",
             "env", f"PATH={bin_folder}:/usr/bin:/bin", str(bin_folder / "python"),
             str(root / "tools/serving/phantora_load.py"), "--closed", str(point.concurrency),
             "--warm-up", str(2 * point.concurrency), "--rounds", str(ROUNDS), "--settled", str(SETTLED),

@@ -286,6 +286,9 @@ int Run(Options options) {
     if (!options.chakra.empty()) {
       const auto written = WriteChakraTraces(replayed, *periods, *scaled, options.chakra);
       if (!written.ok()) return Fail("--chakra", written);
+      std::fprintf(stderr,
+                   "phantora-replay: wrote %s/step.RANK.et of %zu ranks, and comm_groups.json\n",
+                   options.chakra.c_str(), scaled->ranks().size());
     }
     if (options.roles) {
       TellRoles(*step, *scaled);

@@ -87,6 +87,7 @@ int MemoryCheck::Allocated(pid_t process, const check::Allocated& allocated) {
                             .bytes = allocated.bytes,
                             .kind = allocated.kind,
                             .where = where})) {
+    ++unfollowed_;
     return ENOSPC;
   }
   if (allocated.kind == check::Kind::kDevice) {
@@ -308,8 +309,8 @@ void MemoryCheck::ProcessDied(pid_t process) {
         absl::StrCat(NameOf(allocation->kind), " of ", found->second->name, ", made ",
                      allocation->where.empty() ? "nobody knows where"
                                                : absl::StrCat("in ", Text(allocation->where)));
-    if (left_.size() >= kMostLeft && !left_.contains(where)) continue;
-    Left& left = left_[where];
+    const bool is_one_more = left_.size() >= kMostLeft && !left_.contains(where);
+    Left& left = left_[is_one_more ? "allocations of many other places" : where];
     ++left.allocations;
     left.bytes += allocation->bytes;
   }
@@ -337,6 +338,10 @@ std::vector<std::string> MemoryCheck::Summary(size_t most) const {
                                  Count(unknown_, "process", "es"),
                                  " from a kernel on that was not executed, as nobody knows what it "
                                  "writes"));
+  }
+  if (unfollowed_ > 0) {
+    lines.push_back(absl::StrCat(Count(unfollowed_, "allocation"),
+                                 " beyond what is followed: what happens there was not looked at"));
   }
   std::vector<std::pair<std::string, Left>> left(left_.begin(), left_.end());
   std::stable_sort(left.begin(), left.end(),

@@ -109,7 +109,7 @@ class MemoryCheck {
   std::vector<uint64_t> found_;  // how often each, in the order of their first
   absl::flat_hash_map<std::string, size_t> found_at_;
   std::map<std::string, Left> left_;
-  uint64_t errors_ = 0, launches_ = 0, unchecked_ = 0, unknown_ = 0;
+  uint64_t errors_ = 0, launches_ = 0, unchecked_ = 0, unknown_ = 0, unfollowed_ = 0;
 };
 
 }  // namespace phantora

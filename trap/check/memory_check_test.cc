@@ -141,6 +141,8 @@ TEST_F(MemoryCheckTest, WhatIsFreedIsNobodysAndWhatIsNotIsTold) {
 TEST_F(MemoryCheckTest, HostilePrograms) {
   EXPECT_EQ(Allocate(kBase, 0), EINVAL);
   EXPECT_EQ(Allocate(kBase, ~uint64_t{0}), ENOSPC);
+  EXPECT_EQ(check_.Summary(9)[1],
+            "1 allocation beyond what is followed: what happens there was not looked at");
   EXPECT_EQ(Allocate(kBase, 8, static_cast<check::Kind>(77)), EINVAL);
   EXPECT_EQ(Free(kBase, static_cast<check::Freeing>(9)), EINVAL);
   check::Allocated allocated = {.address = kBase, .bytes = 8, .kind = check::Kind::kDevice};

@@ -16,7 +16,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "fabric/collectives/nccl_world.h"
-#include "trap/gpu/front/gpu_context.h"
+#include "trap/nccl/native_communicators.h"
 #include "trap/nccl/native_launch.h"
 
 namespace phantora {
@@ -44,11 +44,7 @@ class EngineGroups {
  public:
   explicit EngineGroups(NcclWorld* world) : world_(world) {}
 
-  struct Caller {
-    pid_t process = 0;
-    GpuPlace place;
-    std::shared_ptr<GpuContext> context;
-  };
+  using Caller = NativeCommunicators::Caller;
   // The caller's end of the group, by a number of its own, which has kBit; 0 if its memory makes no
   // sense, as `why` says. May make the group's communicator.
   uint64_t Of(const Caller& caller, const EngineReduce& reduce, std::string& why);
